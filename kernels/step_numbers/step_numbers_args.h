@@ -12,7 +12,9 @@ struct StepNumbers {
   double gradient_norm = 0;  // of the gradient of that mean, before clipping
   std::int64_t targets = 0;
   float gradient_scale = 0;  // the factor for gradients of the loss sum: clip factor / targets / loss_scale
-  std::int32_t finite = 1;   // 0: loss or norm is not finite (StepNumbersArgs::lasting); an update changes nothing
+  // 0: an update changes nothing, because loss or norm is not finite (StepNumbersArgs::lasting), or of an outlier.
+  std::int32_t finite = 1;
+  std::int32_t outlier = 0;  // 1: loss and norm are finite, and one of them is above its limit
 };
 
 struct StepNumbersArgs {
@@ -28,6 +30,8 @@ struct StepNumbersArgs {
   // alone, as of a run that skips it.
   bool lasting = true;
   StepNumbers* out = nullptr;
+  // Above one of these a finite step is an outlier; 0: no limit. Each step is judged alone, whatever `lasting` says.
+  double most_norm = 0, most_loss = 0;
 };
 
 // Sums losses and targets in ascending micro-batch index (decision 5).
@@ -46,8 +50,11 @@ TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   n.gradient_norm = sqrt(value_of_digits(a.limbs)) / counted / a.loss_scale;
   const double within = a.clip / (n.gradient_norm + 1e-6);
   n.gradient_scale = static_cast<float>((a.clip > 0 && within < 1 ? within : 1) / counted / a.loss_scale);
-  n.finite =
-      (!a.lasting || a.out->finite != 0) && n.loss - n.loss == 0 && n.gradient_norm - n.gradient_norm == 0 ? 1 : 0;
+  const bool lost = a.lasting && a.out->finite == 0 && a.out->outlier == 0;  // since an earlier step
+  const bool finite = !lost && n.loss - n.loss == 0 && n.gradient_norm - n.gradient_norm == 0;
+  const bool above = (a.most_norm > 0 && n.gradient_norm > a.most_norm) || (a.most_loss > 0 && n.loss > a.most_loss);
+  n.outlier = finite && above ? 1 : 0;
+  n.finite = finite && !above ? 1 : 0;
   *a.out = n;
 }
 

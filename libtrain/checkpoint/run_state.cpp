@@ -10,6 +10,7 @@
 #include "libtrain/plan/model_file/model_json.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace trainyard::checkpoint {
 
@@ -115,6 +116,33 @@ StoredLossScale loss_scale_from_json(const json& j, const std::string& where) {
           .skips_in_a_row = o.integer("skips_in_a_row", 0, most)};
 }
 
+json outlier_window_to_json(const StoredOutlierWindow& s) {
+  return {{"gradient_norms", s.gradient_norms}, {"losses", s.losses}, {"skips_in_a_row", s.skips_in_a_row}};
+}
+
+StoredOutlierWindow outlier_window_from_json(const json& j, const std::string& where) {
+  Object o(j, where);
+  const auto numbers = [&](const char* key, double least) {
+    std::vector<double> out;
+    for (const auto& number : o.array(key)) {
+      if (!number.is_number() || !(number.get<double>() >= least) || std::ssize(out) == longest_outlier_window)
+        throw base::InputError(
+            fmt::format("{}: '{}' must be at most {} numbers{}, found {}", o.where(), key, longest_outlier_window,
+                        least == 0 ? " from 0" : "", base::excerpt(number.dump())),
+            "restore the checkpoint from a copy");
+      out.push_back(number.get<double>());
+    }
+    return out;
+  };
+  StoredOutlierWindow out{numbers("gradient_norms", 0), numbers("losses", std::numeric_limits<double>::lowest()),
+                          o.integer("skips_in_a_row", 0, longest_outlier_window)};
+  if (out.gradient_norms.size() != out.losses.size())
+    throw base::InputError(
+        fmt::format("{}: {} gradient norms and {} losses", o.where(), out.gradient_norms.size(), out.losses.size()),
+        "restore the checkpoint from a copy");
+  return out;
+}
+
 json state_to_json(const RunState& s) {
   json j{{"step", s.step},
          {"samples_seen", s.samples_seen},
@@ -130,6 +158,7 @@ json state_to_json(const RunState& s) {
          {"device_kind", s.device_kind}};
   if (s.skipped_steps > 0) j["skipped_steps"] = s.skipped_steps;  // absent: 0, as in older checkpoints
   if (s.loss_scale) j["loss_scale"] = loss_scale_to_json(*s.loss_scale);
+  if (s.outlier_window) j["outlier_window"] = outlier_window_to_json(*s.outlier_window);
   if (s.contents == Contents::model) j["contents"] = "model";           // absent: all, as in older checkpoints
   if (s.contents == Contents::all && s.optimizer != StoredOptimizer())  // absent: AdamW, as in older checkpoints
     j["optimizer"] = {{"name", s.optimizer.name}, {"states", s.optimizer.states}};
@@ -150,6 +179,8 @@ RunState state_from_json(const json& j, const std::string& where) {
                                        base::counted(s.step, "step")),
                            "restore the checkpoint from a copy");
   if (o.has("loss_scale")) s.loss_scale = loss_scale_from_json(o.at("loss_scale"), where + ": loss_scale");
+  if (o.has("outlier_window"))
+    s.outlier_window = outlier_window_from_json(o.at("outlier_window"), where + ": outlier_window");
   s.seed = o.unsigned_integer("seed");
   s.dtype = choice<base::DType>(o, "dtype", weight_dtypes());
   if (o.has("contents"))

@@ -42,10 +42,18 @@ struct StoredLossScale {
   bool operator==(const StoredLossScale&) const = default;
 };
 
+// The last steps that changed the weights, which say whether the next one is an outlier (engine/outlier_steps.h).
+struct StoredOutlierWindow {
+  std::vector<double> gradient_norms = {}, losses = {};  // as many of each, the oldest first
+  std::int64_t skips_in_a_row = 0;
+  bool operator==(const StoredOutlierWindow&) const = default;
+};
+inline constexpr std::int64_t longest_outlier_window = 1024;
+
 struct RunState {
   std::int64_t step = 0;  // completed optimizer steps
   std::int64_t samples_seen = 0, tokens_seen = 0;
-  // Of the completed steps, those that changed nothing because they were not finite. An optimizer does not count them.
+  // Of the completed steps, those that changed nothing: not finite, or outliers. An optimizer does not count them.
   std::int64_t skipped_steps = 0;
   std::optional<StoredLossScale> loss_scale;  // of a run that scales its loss
   std::uint64_t seed = 0;
@@ -62,10 +70,13 @@ struct RunState {
   // The start that writes it (base::FolderLock::name), the same on all ranks. Only the sidecars hold it, because equal
   // runs give equal manifests.
   std::string writer;
+  std::optional<StoredOutlierWindow> outlier_window = {};  // of a run that skips outliers
 };
 
 nlohmann::json loss_scale_to_json(const StoredLossScale& stored);
 StoredLossScale loss_scale_from_json(const nlohmann::json& json, const std::string& where);  // InputError as below
+nlohmann::json outlier_window_to_json(const StoredOutlierWindow& stored);
+StoredOutlierWindow outlier_window_from_json(const nlohmann::json& json, const std::string& where);  // likewise
 nlohmann::json state_to_json(const RunState& state);
 // Unknown keys are ignored. InputError, beginning with `where`, for a missing key or one of a wrong type.
 RunState state_from_json(const nlohmann::json& json, const std::string& where);

@@ -113,6 +113,9 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     "factor of gradients against underflow: dynamic:65536,2000,2 (first, window, hysteresis), static:N, none; "
     "auto: dynamic for fp16");
   v.is({T::free_on_resume});
+  v("skip-outliers", c.skip_outliers, optimizer,
+    "skip a step far above the median of the last ones: norm:10,loss:2 (factors), window:128; none");
+  v.is({T::identity});
   v("save-every", c.save_every, checkpoints, "steps between checkpoints; 0: one at the end", step_count);
   v.is({T::free_on_resume});
   v("keep", c.keep, checkpoints, "newest checkpoints that are kept; 0: all", {0, 1'000'000});
@@ -135,11 +138,11 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("hang-timeout", c.hang_timeout, monitoring, "seconds without progress after which a hung rank is reported (exit 6)",
     {0.1, 1e7});
   v.is({T::evaluation});
-  v("collective-delay", c.collective_delay, monitoring, "seconds added to each collective, to test overlap", {0, 60});
+  v("collective-delay", c.collective_delay, monitoring, "seconds added to collectives, to test overlap", {0, 60});
   v.is({T::evaluation});
   v("trace", c.trace, monitoring, "file for a trace: what each rank did when, for Perfetto and inspect --timeline");
   v("trace-steps", c.trace_steps, monitoring, "steps to trace, for example 3:6; not given: all");
-  v("profile-step", c.profile_step, monitoring, "print where the time of a step went, by kernel");
+  v("profile-step", c.profile_step, monitoring, "print where a step's time went, by kernel");
   auto fields = v.take();
   // Other trainers call the order of pipeline stages a schedule, too.
   auto& rate = base::field_named(fields, "lr-schedule", "a run");

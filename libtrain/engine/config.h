@@ -68,7 +68,8 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   base::Amount warmup_steps, decay_steps;                 // percent: of steps
   std::string decay_embeddings = "off";
   double clip = 1.0;
-  std::string loss_scale = "auto";  // loss_scale_rule (loss_scale.h)
+  std::string loss_scale = "auto";     // loss_scale_rule (loss_scale.h)
+  std::string skip_outliers = "none";  // outlier_rule (outlier_steps.h)
   // checkpoints
   std::int64_t save_every = 0;
   int keep = 3;

@@ -30,6 +30,9 @@ namespace {
 // Only runs with another optimizer than AdamW have this field in their identity. No resume may change it.
 constexpr const char* kept_optimizer = "optimizer";
 
+// Only runs that skip outliers have this field, so that the identities of other runs stay as they were.
+constexpr const char* kept_while_used = "skip_outliers";
+
 using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
 // The shape of every tensor of a model, in today's form. nullopt if it is no model of this program.
@@ -144,7 +147,8 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
 }
 
 // The identity as programs write it today, with today's form of the model. Older programs knew no objective but the
-// next token, no warm-up but from 0, and no decay of embeddings. A run with AdamW does not name its optimizer.
+// next token, no warm-up but from 0, and no decay of embeddings. A run with AdamW does not name its optimizer, and a
+// run that skips no outliers does not say so.
 nlohmann::json current_identity(nlohmann::json identity) {
   if (!identity.is_object() || identity.empty()) return identity;
   if (identity.contains("model")) identity["model"] = plan::current_form(identity["model"]);
@@ -152,6 +156,7 @@ nlohmann::json current_identity(nlohmann::json identity) {
   identity.emplace("start_learning_rate", 0.0);
   identity.emplace("decay_embeddings", "off");
   identity.emplace("optimizer", plan::default_optimizer);
+  identity.emplace(kept_while_used, "none");
   return identity;
 }
 
@@ -177,9 +182,11 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
   std::vector<std::string> names;
   for (const auto& item : identity.items())
     if (item.key() != kept_optimizer) names.push_back(change_name(settings, item.key()));
+  if (!identity.contains(kept_while_used)) names.push_back(change_name(settings, kept_while_used));
   names.emplace_back(changed_tokenizer);
   for (const auto& name : wanted) {
-    if ((identity.contains(name) && name != kept_optimizer) || name == changed_tokenizer) continue;
+    if ((identity.contains(name) && name != kept_optimizer) || name == changed_tokenizer || name == kept_while_used)
+      continue;
     const auto all = base::text("$change takes {}", fmt::join(names, ", "));
     if (name.empty()) throw base::UsageError(base::text("$change names no setting"), all);
     auto spelled = name;
@@ -201,7 +208,9 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
   std::string differences, names;
   std::vector<std::string> given;  // by --change
   for (const auto& name : allowed) given.push_back(change_name(settings, name));
-  for (const auto& item : now.items()) {
+  auto ours = now;
+  if (checkpoint.contains(kept_while_used)) ours.emplace(kept_while_used, "none");
+  for (const auto& item : ours.items()) {
     const auto was = checkpoint.contains(item.key()) ? checkpoint[item.key()] : nlohmann::json();
     if (item.key() == "model") {
       if (was != item.value() && has_other_tensors(was, item.value()))

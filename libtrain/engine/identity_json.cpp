@@ -2,6 +2,7 @@
 #include "libtrain/engine/identity_json.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/engine/outlier_steps.h"
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
@@ -38,11 +39,13 @@ nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, cons
   decided.start_learning_rate = rate.start, decided.final_learning_rate = rate.final;
   decided.warmup_steps = static_cast<double>(rate.warmup_steps);
   decided.decay_steps = static_cast<double>(rate.decay_steps);
+  decided.skip_outliers = text_of(outlier_rule(decided.skip_outliers));
   const auto& optimizer = plan::optimizer_kind(plan.optimizer);
   nlohmann::json out{{"model", model_without_names(plan.model)}, {"data", data::identity_of(index)}};
   for (const auto& f : fields_of(decided)) {
     const bool of_masking = f.name == "mask-rate" || f.name == "mask-words";
     if (of_masking && !masking) continue;
+    if (f.name == "skip-outliers" && decided.skip_outliers == "none") continue;
     if (f.has(base::FieldTrait::identity) || optimizer.reads(f.name)) out[plan::key_of(f)] = value_of(f);
   }
   if (optimizer.name != plan::default_optimizer) out["optimizer"] = optimizer.name;

@@ -16,7 +16,8 @@ namespace trainyard::engine {
 // The model and the data, and each setting that is a base::FieldTrait::identity or that the optimizer reads, under its
 // key in files (plan::key_of). Sequence, objective and masking have the values that the plan and the model decided.
 // Learning rates and their steps are plain numbers, also where the user gave percent or samples.
-// Mask settings belong to masked models alone. An optimizer that is AdamW is not named, as in older checkpoints.
+// Mask settings belong to masked models alone. An optimizer that is AdamW is not named, as in older checkpoints, nor
+// a run that skips no outliers.
 nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, const data::SetIndex& index,
                            const std::optional<data::Masking>& masking);
 

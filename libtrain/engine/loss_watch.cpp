@@ -33,6 +33,7 @@ std::string explosion_sentence(const std::string& metrics_path) {
   try {
     each_metrics_line(metrics_path, [&](const MetricsLine& line) {
       if (!line.damage.empty() || !line.values.contains("loss") || !line.values["loss"].is_number()) return true;
+      if (line.values.contains("outlier")) return true;  // a loss that changed nothing
       last = line.values["loss"].get<double>(), last_step = line.step;
       if (last < best) best = last, best_step = line.step;
       if (last <= 2 * best + 1) calm_step = line.step;

@@ -116,6 +116,10 @@ std::string to_json_line(const StepMetrics& m) {
   j["gradient_norm"] = number(m.gradient_norm);
   if (m.skipped_steps > 0) j["skipped_steps"] = m.skipped_steps;
   if (m.loss_scale > 0) j["loss_scale"] = static_cast<std::int64_t>(m.loss_scale);
+  if (!m.outlier.empty()) {
+    j["outlier"] = m.outlier;
+    j["outlier_limit"] = m.outlier_limit;
+  }
   j["tokens_seen"] = m.tokens_seen;
   j["tokens_per_second"] = m.tokens_per_second;
   j["model_flops_per_second"] = m.model_flops_per_second;

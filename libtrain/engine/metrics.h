@@ -20,7 +20,7 @@ struct StepMetrics {
   double loss = 0;         // mean over the counted target tokens of the global batch
   double learning_rate = 0;
   double gradient_norm = 0;
-  std::int64_t skipped_steps = 0;  // of them, those that changed nothing because they were not finite; 0: not written
+  std::int64_t skipped_steps = 0;  // of them, those that changed nothing: not finite, or outliers; 0: not written
   double loss_scale = 0;           // of a run that scales its loss; 0: not written
   std::int64_t tokens_seen = 0;    // since the beginning of the run
   double tokens_per_second = 0;
@@ -36,6 +36,10 @@ struct StepMetrics {
   std::int64_t expert_rounds = 0;    // dispatch rounds of the layer that took most in a pass, over all ranks; 0: none
   // When the line was written (wall clock in UTC: 2026-01-31T23:59:59.123Z) and where. MetricsFile sets both.
   std::string time, host;
+  // Of a step that is skipped as an outlier: the number that is above its limit ("gradient_norm" or "loss"), and the
+  // limit. Empty: not written.
+  std::string outlier;
+  double outlier_limit = 0;
 };
 
 std::string to_json_line(const StepMetrics& m);  // loss and norm with all their digits

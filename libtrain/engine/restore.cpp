@@ -201,6 +201,7 @@ Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, Run
   start.tokens_seen = reader.state().tokens_seen;
   start.skipped_steps = reader.state().skipped_steps;
   start.loss_scale = reader.state().loss_scale;
+  start.outlier_window = reader.state().outlier_window;
   require_counters(setup.plan.model, c, start.step, start.samples_seen);
   std::error_code error;
   start.own = std::filesystem::equivalent(start.path, folder + "/" + checkpoint::step_name(start.step), error);

@@ -26,6 +26,7 @@ struct Start {
   bool newest = false;  // own, and no later checkpoint lies there: --resume auto would take it, too
   // Own checkpoints after `step` that --resume auto found damaged just now, and skipped.
   std::vector<std::string> damaged = {};
+  std::optional<checkpoint::StoredOutlierWindow> outlier_window = {};  // of a run that skipped outliers
 };
 
 // held: this run holds the run folder and may mend it. looked_at: it only looks (--dry-run), and nothing in it changes.

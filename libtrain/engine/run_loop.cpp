@@ -33,6 +33,13 @@ auto in_step(std::optional<StepProfile>& profile, const auto& part) {
   return part();
 }
 
+// "gradient norm 12.5 is above 4.2, 10 times the median of the last 128 steps that changed the weights".
+std::string outlier_sentence(const Outlier& o) {
+  return fmt::format("{} {} is above {}, {} times the median {} of the last {} steps that changed the weights",
+                     o.is_loss ? "loss" : "gradient norm", base::number_text(o.value), base::number_text(o.limit()),
+                     o.factor, base::number_text(o.median), o.window);
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
@@ -54,6 +61,7 @@ void RunLoop::load(const Start& start) {
   batches_.begin_at(start.step, start.samples_seen);
   trainer_.set_skipped_steps(start.skipped_steps);
   trainer_.set_loss_scale(start.loss_scale);
+  trainer_.set_outliers(start.outlier_window);
   step_ = start.step;
 }
 
@@ -156,6 +164,7 @@ bool RunLoop::finish_steps(RunResult& result, int under_way) {
 bool RunLoop::finish_step(RunResult& result) {
   const auto outcome = in_step(profile_, [&] { return trainer_.finish_step(); });
   if (profile_) profile_->waited(outcome.exposed_seconds);
+  if (outcome.fate == StepFate::ends_run && outcome.outlier) refuse_outlier(outcome);
   if (outcome.fate == StepFate::ends_run) refuse_step(outcome);
   const bool skipped = outcome.fate == StepFate::skipped;
   const double begin = std::max(outcome.begun, finished_at_);
@@ -181,8 +190,7 @@ bool RunLoop::finish_step(RunResult& result) {
   if (run_.world.rank == 0) {
     metrics_->write(m);
     if (skipped)
-      base::log_warning("step {} is skipped: loss {}, gradient norm {}{}; weights and states stay as they were", m.step,
-                        base::number_text(m.loss), base::number_text(m.gradient_norm), scale_text(outcome));
+      base::log_warning("step {} is skipped: {}; weights and states stay as they were", m.step, skip_sentence(outcome));
     else if (const auto warning = loss_watch_.look(m.loss); !warning.empty()) base::log_warning("{}", warning);
     if (m.gates && !skipped)
       for (const auto& sentence : gate_watch_.look(*m.gates)) base::log_warning("{}", sentence);
@@ -207,6 +215,13 @@ bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
   return any_stops(all);
 }
 
+// Why a step is skipped.
+std::string RunLoop::skip_sentence(const StepOutcome& o) const {
+  if (o.outlier) return outlier_sentence(*o.outlier);
+  return fmt::format("loss {}, gradient norm {}{}", base::number_text(o.loss), base::number_text(o.gradient_norm),
+                     scale_text(o));
+}
+
 // What a skipped step tells of the loss scale: ", loss scale 65536, next 32768".
 std::string RunLoop::scale_text(const StepOutcome& o) const {
   if (o.loss_scale == 0) return "";
@@ -223,6 +238,7 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   m.tokens_seen = progress().tokens_seen;
   m.skipped_steps = trainer_.skipped_steps();
   m.loss_scale = o.loss_scale;
+  if (o.outlier) m.outlier = o.outlier->is_loss ? "loss" : "gradient_norm", m.outlier_limit = o.outlier->limit();
   const auto& model = run_.setup.plan.model;
   if (plan::has_experts(model)) m.gates = gate_metrics(model, o.gate_records);
   return m;
@@ -231,8 +247,12 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
 // A resume may have changed the batch, so the number of steps does not determine what was consumed before `start_`.
 Progress RunLoop::progress() const {
   const auto samples = batches_.sizes().samples_after(step_) - start_.samples_seen;
-  return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence,
-          trainer_.skipped_steps(), trainer_.loss_scale().stored()};
+  return {step_,
+          start_.samples_seen + samples,
+          start_.tokens_seen + samples * run_.setup.plan.sequence,
+          trainer_.skipped_steps(),
+          trainer_.loss_scale().stored(),
+          trainer_.outliers().stored()};
 }
 
 // Measures peaks before the first step and after the last one, because other work may come and go. Every rank measures,
@@ -273,9 +293,8 @@ std::string RunLoop::end_of_scale(const StepOutcome& o) const {
                      trainer_.loss_scale().skips_in_a_row() == 2 ? "was" : "were");
 }
 
-void RunLoop::refuse_step(const StepOutcome& o) {
-  while (trainer_.steps_under_way() > 0) trainer_.finish_step();
-  const auto finding = trainer_.diagnose(step_);
+// Where the run can go on from. Collective.
+std::string RunLoop::good_sentence() {
   saving_->finish_publishing();
   std::string good;
   patiently("reading the checkpoint back", [&] {
@@ -285,12 +304,30 @@ void RunLoop::refuse_step(const StepOutcome& o) {
              (rise.empty() ? "" : ", but " + rise + base::text(" ($resume PATH), or begin anew in another $output"));
     });
   });
+  return good;
+}
+
+void RunLoop::refuse_step(const StepOutcome& o) {
+  while (trainer_.steps_under_way() > 0) trainer_.finish_step();
+  const auto finding = trainer_.diagnose(step_);
+  const auto good = good_sentence();
   throw comm::AgreedError(
       base::ExitCode::check_failed,
       fmt::format("step {} is not finite: loss {}, gradient norm {}{}; {}", step_ + 1, base::number_text(o.loss),
                   base::number_text(o.gradient_norm), end_of_scale(o), finding),
       base::text("{}; lower $learning-rate{}, or raise $warmup-steps", good,
                  saving_->saved_step() < 0 ? "" : base::text(" (a resume needs $change learning-rate)")));
+}
+
+// Every step of a whole window is an outlier.
+void RunLoop::refuse_outlier(const StepOutcome& o) {
+  const auto good = good_sentence();
+  throw comm::AgreedError(
+      base::ExitCode::check_failed,
+      fmt::format("step {} is the last of {} outliers in a row: {}", step_ + 1, trainer_.outliers().skips_in_a_row(),
+                  outlier_sentence(*o.outlier)),
+      base::text("{}; raise the factor of $skip-outliers{}, or lower $learning-rate", good,
+                 saving_->saved_step() < 0 ? "" : base::text(" (a resume needs $change skip-outliers)")));
 }
 
 }  // namespace trainyard::engine

@@ -47,11 +47,14 @@ class RunLoop {
   bool agree(const StepOutcome& outcome, StepMetrics& m);
   StepMetrics metrics_of(const StepOutcome& outcome) const;
   std::string scale_text(const StepOutcome& outcome) const;
+  std::string skip_sentence(const StepOutcome& outcome) const;
   std::string end_of_scale(const StepOutcome& outcome) const;
   Progress progress() const;
   void raise_peaks();
   std::string step_profile();
+  std::string good_sentence();
   [[noreturn]] void refuse_step(const StepOutcome& outcome);
+  [[noreturn]] void refuse_outlier(const StepOutcome& outcome);
 
   const RunContext& run_;
   const RunConfig& config_;        // of run_.setup

@@ -134,6 +134,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
   s.tokens_seen = progress.tokens_seen;
   s.skipped_steps = progress.skipped_steps;
   s.loss_scale = progress.loss_scale;
+  s.outlier_window = progress.outlier_window;
   s.seed = run_.setup.config.seed;
   s.dtype = run_.setup.plan.dtype;
   s.optimizer = checkpoint::StoredOptimizer::of(*run_.setup.plan.states().optimizer);

@@ -23,6 +23,7 @@ namespace trainyard::engine {
 struct Progress {
   std::int64_t step = 0, samples_seen = 0, tokens_seen = 0, skipped_steps = 0;
   std::optional<checkpoint::StoredLossScale> loss_scale = {};
+  std::optional<checkpoint::StoredOutlierWindow> outlier_window = {};
 };
 
 // Every rank calls all methods in the same order. Collectives are issued on the trainer's communication Exec.

@@ -38,6 +38,7 @@ void to_json(nlohmann::json& json, const Start& start) {
           {"newest", start.newest},
           {"damaged", nlohmann::json::array()}};
   if (start.loss_scale) json["loss_scale"] = checkpoint::loss_scale_to_json(*start.loss_scale);
+  if (start.outlier_window) json["outlier_window"] = checkpoint::outlier_window_to_json(*start.outlier_window);
   for (const auto& path : start.damaged) json["damaged"].push_back(base::text_of_path(path));
 }
 void from_json(const nlohmann::json& json, Start& start) {
@@ -52,6 +53,8 @@ void from_json(const nlohmann::json& json, Start& start) {
            .damaged = {}};
   if (json.contains("loss_scale"))
     start.loss_scale = checkpoint::loss_scale_from_json(json.at("loss_scale"), "loss_scale");
+  if (json.contains("outlier_window"))
+    start.outlier_window = checkpoint::outlier_window_from_json(json.at("outlier_window"), "outlier_window");
   for (const auto& path : json.at("damaged")) start.damaged.push_back(base::path_of_text(path.get<std::string>()));
 }
 

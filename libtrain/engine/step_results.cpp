@@ -88,7 +88,7 @@ std::int64_t StepResults::reported_words() const {
   return gates_.count() + static_cast<std::int64_t>(sizeof(kernels::StepNumbers) / sizeof(std::uint64_t));
 }
 
-void StepResults::agree(std::span<const base::ConstView> gradients, double loss_scale) {
+void StepResults::agree(std::span<const base::ConstView> gradients, double loss_scale, const OutlierLimits& limits) {
   const auto device = execs_.compute.device();
   const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
   kernels::square_sum(execs_.compute, gradients, limbs);
@@ -105,6 +105,7 @@ void StepResults::agree(std::span<const base::ConstView> gradients, double loss_
   args.rows = execs_.world.topology.rows_with_losses(results_.size());
   args.limbs = limbs_, args.clip = clip_, args.loss_scale = loss_scale, args.out = numbers_;
   args.lasting = non_finite_ == NonFinitePolicy::stop;
+  args.most_norm = limits.most_norm, args.most_loss = limits.most_loss;
   kernels::step_numbers(execs_.compute, args);
 }
 

@@ -6,6 +6,7 @@
 #include "libtrain/comm/communicator.h"
 #include "libtrain/engine/gate_metrics.h"
 #include "libtrain/engine/non_finite.h"
+#include "libtrain/engine/outlier_steps.h"
 #include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/grid/batch.h"
 #include "libtrain/tensor/device_buffer.h"
@@ -43,9 +44,10 @@ class StepResults {
   base::View gate_records() const;
 
   // Gathers the losses of all ranks. Adds up the squares of the gradients that this rank counts and the gate records,
-  // each over all ranks. Then computes the numbers. The gradients have the factor `loss_scale`, a power of two. All of
-  // it is in the order of execs.compute; on a GPU the host does not wait. Collective.
-  void agree(std::span<const base::ConstView> gradients, double loss_scale = 1);
+  // each over all ranks. Then computes the numbers. The gradients have the factor `loss_scale`, a power of two. A step
+  // above a limit is an outlier, whose update changes nothing. All of it is in the order of execs.compute; on a GPU the
+  // host does not wait. Collective.
+  void agree(std::span<const base::ConstView> gradients, double loss_scale = 1, const OutlierLimits& limits = {});
   const kernels::StepNumbers* numbers() const { return numbers_; }  // in device memory
 
   struct Collected {

@@ -32,7 +32,7 @@ params::GradientReduction::Position position_of(const plan::Action& action, cons
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
     : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::train), batch_(batches.batch()),
       program_(plan::actions(plan, world.rank, batch_)), step_leases_(plan::step_leases(r_.part, program_)),
-      loss_scale_(settings.loss_scale) {
+      loss_scale_(settings.loss_scale), outliers_(settings.outliers) {
   TRAINYARD_ASSERT(!settings.loss_scale.scales() || settings.non_finite == NonFinitePolicy::skip,
                    "a loss scale of {}, and a step that overflows ends the run", settings.loss_scale.first);
   make_chunks();
@@ -200,7 +200,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
 std::string Trainer::doing() const { return r_.now.text(r_.stage, r_.plan.pipeline, "the end of a step"); }
 
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
-  TRAINYARD_ASSERT(under_way_.empty() || settings_.non_finite == NonFinitePolicy::stop,
+  TRAINYARD_ASSERT(under_way_.empty() || !settings_.may_skip(),
                    "step {} begins before it is known whether the step before is skipped", completed + 1);
   StepOutcome outcome;
   outcome.begun = base::steady_seconds();
@@ -211,7 +211,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
   {
     const base::TraceScope traced(base::traced::action, name_of(plan::Action::Kind::update), {completed + 1});
-    results_->agree(store_->counted_gradients(), loss_factor());
+    results_->agree(store_->counted_gradients(), loss_factor(), outliers_.limits());
     update(completed);
     results_->send();
   }
@@ -241,12 +241,29 @@ StepOutcome Trainer::finish_step() {
   outcome.loss = numbers.loss;
   outcome.gradient_norm = numbers.gradient_norm;
   outcome.targets = numbers.targets;
-  outcome.fate = fate_of(numbers.finite != 0, settings_.non_finite);
-  if (outcome.fate == StepFate::counts) loss_scale_.count_step();
-  else if (outcome.fate == StepFate::skipped && !loss_scale_.count_overflow()) outcome.fate = StepFate::ends_run;
-  if (outcome.fate == StepFate::skipped) ++skipped_;
+  judge(numbers, outcome);
   outcome.gate_records = reported.gate_records;
   return outcome;
+}
+
+// What becomes of a step with these numbers. An outlier is finite, so that it is no overflow of the loss scale.
+void Trainer::judge(const kernels::StepNumbers& numbers, StepOutcome& outcome) {
+  if (numbers.outlier != 0) {
+    outcome.outlier = outliers_.look(numbers.gradient_norm, numbers.loss);
+    TRAINYARD_ASSERT(outcome.outlier.has_value(), "an outlier with gradient norm {} and loss {} is within the limits",
+                     numbers.gradient_norm, numbers.loss);
+    loss_scale_.count_step();
+    outcome.fate = outliers_.count_outlier() ? StepFate::skipped : StepFate::ends_run;
+  } else {
+    outcome.fate = fate_of(numbers.finite != 0, settings_.non_finite);
+    if (outcome.fate == StepFate::counts) {
+      loss_scale_.count_step();
+      outliers_.count_step(numbers.gradient_norm, numbers.loss);
+    } else if (outcome.fate == StepFate::skipped && !loss_scale_.count_overflow()) {
+      outcome.fate = StepFate::ends_run;
+    }
+  }
+  if (outcome.fate == StepFate::skipped) ++skipped_;
 }
 
 // On a GPU the host sees little of a step. The time of a step runs from one end to the next; the device measures the

@@ -6,6 +6,7 @@
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/engine/loss_scale.h"
 #include "libtrain/engine/non_finite.h"
+#include "libtrain/engine/outlier_steps.h"
 #include "libtrain/engine/rank_runtime.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/params/zero_store.h"
@@ -31,6 +32,9 @@ struct StepSettings : params::OptimizerSettings {
   NonFinitePolicy non_finite = NonFinitePolicy::stop;
   LossScaleRule loss_scale;  // a rule that scales needs the policy to skip
   base::Device device;       // kind as in the plan; index: the GPU of this rank
+  OutlierRule outliers;
+
+  bool may_skip() const { return non_finite == NonFinitePolicy::skip || outliers.skips(); }
 };
 
 struct StepOutcome {
@@ -42,6 +46,7 @@ struct StepOutcome {
   std::int64_t expert_rounds = 0;                   // dispatch rounds of the layer that took most in a pass; 0: none
   double begun = 0;                                 // when the host began the step, in seconds of a steady clock
   double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;  // of this rank
+  std::optional<Outlier> outlier = {};  // why the step is one, which is then skipped or ends the run
 };
 
 class Trainer {
@@ -58,14 +63,15 @@ class Trainer {
   // `stop_now` is asked on every rank (plan/schedule/schedule.h says when), and the answers are joined. If any rank
   // says yes, the step is abandoned, no weight has changed, and the result is false. An empty function says no. On a
   // GPU the step has only been submitted when this returns: nothing inside it waits for the device. At most two steps
-  // may be under way; only one if a step may be skipped, because the next update depends on how many were.
+  // may be under way; only one if a step may be skipped, because the next update depends on how many were, and the
+  // limits of the next step on the numbers of this one.
   bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
   // Waits for the oldest step that was begun and not finished, and returns its outcome. After an outcome that ends the
   // run, no later step has changed anything either.
   StepOutcome finish_step();
   int steps_under_way() const { return static_cast<int>(under_way_.size()); }
   // Is it worthwhile to begin a step before the one before is finished?
-  bool results_come_later() const { return on_gpu() && settings_.non_finite == NonFinitePolicy::stop; }
+  bool results_come_later() const { return on_gpu() && !settings_.may_skip(); }
 
   // Of the steps begun, those that were skipped. An optimizer's own count of updates leaves them out. A run that goes
   // on from a checkpoint sets the number of the checkpoint before its first step.
@@ -74,6 +80,9 @@ class Trainer {
   // Of the next step, when no step is under way.
   const LossScale& loss_scale() const { return loss_scale_; }
   void set_loss_scale(const std::optional<checkpoint::StoredLossScale>& stored) { loss_scale_.go_on_from(stored); }
+
+  const OutlierSteps& outliers() const { return outliers_; }  // likewise
+  void set_outliers(const std::optional<checkpoint::StoredOutlierWindow>& stored) { outliers_.go_on_from(stored); }
 
   // Gathers what the first pass of a next step would gather. So the ledger has the traffic of each step, also of the
   // last. Collective.
@@ -125,6 +134,7 @@ class Trainer {
   void require_values() const;
   void make_chunks();
   void update(std::int64_t completed);
+  void judge(const kernels::StepNumbers& numbers, StepOutcome& outcome);
   void measure_on_device(const UnderWay& step, StepOutcome& outcome);
   void ask(bool mine);
   bool any_rank_asked();
@@ -148,6 +158,7 @@ class Trainer {
   std::deque<UnderWay> under_way_;
   std::int64_t skipped_ = 0;
   LossScale loss_scale_;
+  OutlierSteps outliers_;
   double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;  // at the end of the step before, on a GPU
 };
 

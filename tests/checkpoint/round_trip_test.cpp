@@ -100,6 +100,38 @@ TEST(RoundTrip, ALossScaleComesBack) {
   }
 }
 
+// Likewise the window of outliers, with all digits.
+TEST(RoundTrip, AnOutlierWindowComesBack) {
+  Scratch scratch;
+  auto s = state(gpt(), DType::f32, 5);
+  EXPECT_FALSE(checkpoint::state_to_json(s).contains("outlier_window"));
+  s.outlier_window = checkpoint::StoredOutlierWindow{{0.1, 1.0 / 3, 5e-324}, {2, 1e300, -1e-17}, 4};
+  save(scratch.path, s, 2);
+  const auto folder = scratch.path + "/step-00000005";
+  EXPECT_EQ(checkpoint::Reader(folder).state().outlier_window, s.outlier_window);
+  for (const auto& [key, value] :
+       std::vector<std::pair<const char*, nlohmann::json>>{{"gradient_norms", {1, 2}},
+                                                           {"gradient_norms", {1, 2, -3}},
+                                                           {"gradient_norms", 3},
+                                                           {"losses", {1, 2, "big"}},
+                                                           {"losses", {1, 2, nullptr}},
+                                                           {"losses", {1, 2, 3, 4}},
+                                                           {"losses", std::vector<double>(1025, 1)},
+                                                           {"skips_in_a_row", -1},
+                                                           {"skips_in_a_row", 1025}}) {
+    edit_manifest(folder, [&](nlohmann::json& j) {
+      j["outlier_window"] = {{"gradient_norms", {1, 2, 3}}, {"losses", {1, 2, 3}}, {"skips_in_a_row", 0}};
+      j["outlier_window"][key] = value;
+    });
+    try {
+      checkpoint::Reader reader(folder);
+      ADD_FAILURE() << key << " " << value;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find("outlier_window"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST(RoundTrip, StateComesBack) {
   Scratch scratch;
   auto s = state(llama(), DType::bf16, 12);

@@ -53,6 +53,9 @@ TEST(Explosion, NamesTheLastStepBeforeTheRise) {
   EXPECT_EQ(metrics({5.5, 5.0, 400, 1e11}),
             "the loss had risen before, from 5 at step 2 to 1e+11 at step 4: go back to step 2 or before");
   EXPECT_EQ(metrics({5.5, 1e11, 5}), "");  // it came back
+  std::ofstream(scratch.path + "/metrics.jsonl", std::ios::app)
+      << "{\"step\":4,\"loss\":400,\"outlier\":\"loss\",\"outlier_limit\":10}\n";
+  EXPECT_EQ(explosion_sentence(scratch.path + "/metrics.jsonl"), "") << "a skipped step changed nothing";
 }
 
 }  // namespace

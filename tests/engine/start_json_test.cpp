@@ -24,7 +24,8 @@ TEST(StartJson, KeepsAStart) {
                     .loss_scale = checkpoint::StoredLossScale{1024, 7, 2, 1},
                     .own = true,
                     .newest = true,
-                    .damaged = {no_utf8 + "1", "other"}};
+                    .damaged = {no_utf8 + "1", "other"},
+                    .outlier_window = checkpoint::StoredOutlierWindow{{0.1, 1e-300}, {1.0 / 3, 5}, 2}};
   const auto again = sent(start);
   EXPECT_EQ(again.path, start.path);
   EXPECT_EQ(again.weights_only, start.weights_only);
@@ -34,6 +35,8 @@ TEST(StartJson, KeepsAStart) {
   EXPECT_EQ(again.skipped_steps, start.skipped_steps);
   EXPECT_EQ(again.loss_scale, start.loss_scale);
   EXPECT_FALSE(sent(Start()).loss_scale);
+  EXPECT_EQ(again.outlier_window, start.outlier_window);
+  EXPECT_FALSE(sent(Start()).outlier_window);
   EXPECT_EQ(again.own, start.own);
   EXPECT_EQ(again.newest, start.newest);
   EXPECT_EQ(again.damaged, start.damaged);

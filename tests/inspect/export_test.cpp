@@ -217,6 +217,13 @@ TEST_F(Export, CsvIsAFile) {
   spit(scratch.path + "/bare.jsonl", "{\"step\":1}\n");
   for (int again = 0; again < 2; ++again) inspect::export_csv(scratch.path + "/bare.jsonl", scratch.path + "/bare.csv");
   EXPECT_EQ(slurp(scratch.path + "/bare.csv"), "step\n1\n");
+  // Keys that only some runs have are columns of ours, too.
+  spit(scratch.path + "/rare.jsonl",
+       "{\"step\":1,\"skipped_steps\":1,\"loss_scale\":8,\"outlier\":\"loss\","
+       "\"outlier_limit\":2.5,\"save_seconds\":1,\"expert_rounds\":2}\n");
+  for (int again = 0; again < 2; ++again) inspect::export_csv(scratch.path + "/rare.jsonl", scratch.path + "/rare.csv");
+  EXPECT_EQ(slurp(scratch.path + "/rare.csv"),
+            "step,skipped_steps,loss_scale,outlier,outlier_limit,save_seconds,expert_rounds\n1,1,8,loss,2.5,1,2\n");
   spit(scratch.path + "/notes", "mine");
   EXPECT_THROW(inspect::export_csv(run, scratch.path + "/notes"), base::UsageError);
   EXPECT_EQ(slurp(scratch.path + "/notes"), "mine");

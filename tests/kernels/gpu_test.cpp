@@ -163,6 +163,49 @@ TEST(Gpu, LaterStepsAreFiniteUnlessTheFaultLasts) {
     }
 }
 
+// An outlier changes nothing, and the next step is judged alone, whatever `lasting` says. A step that is not finite is
+// none. A limit itself is within it, and 0 is no limit.
+TEST(Gpu, AStepAboveALimitIsAnOutlierAndItAlone) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  struct Step {
+    double loss, most_norm, most_loss;
+    int finite, outlier;
+  };
+  const double norm = 3.0 / 4;  // of the digits below: the root of 9, over the targets
+  const std::vector<Step> calm{{2, 0, 0, 1, 0},     {2, norm, 0.5, 1, 0}, {2, std::nextafter(norm, 0), 0, 0, 1},
+                               {2, 0, 0, 1, 0},     {2.5, 1, 0.5, 0, 1},  {2.5, 0.5, 0.5, 0, 1},
+                               {2.5, 0.5, 0, 0, 1}, {2, 1, 1, 1, 0},      {infinity, 1e-3, 1e-3, 0, 0}};
+  for (const bool lasting : {true, false})
+    for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
+      auto steps = calm;
+      steps.push_back({2, 0, 0, lasting ? 0 : 1, 0});
+      steps.push_back({2, 1e-3, 0, 0, lasting ? 0 : 1});
+      steps.push_back({2, 0, 0, lasting ? 0 : 1, 0});
+      Place place(kind);
+      std::vector<std::vector<double>> losses;
+      for (const auto& step : steps) losses.push_back({step.loss, 4});
+      std::vector<std::int64_t> limbs(21, 0);
+      limbs[10] = 9;
+      std::vector<kernels::StepNumbers> numbers(1);
+      const auto* digits = place.raw(limbs);
+      auto* out = place.raw(numbers);
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        kernels::StepNumbersArgs args;
+        args.losses = place.raw(losses[i]), args.places = args.micros = 1, args.rows = {1, 1, 1};
+        args.limbs = digits, args.lasting = lasting, args.out = out;
+        args.most_norm = steps[i].most_norm, args.most_loss = steps[i].most_loss;
+        kernels::step_numbers(place.exec(), args);
+        std::vector<kernels::StepNumbers> seen(1);
+        tensor::copy(place.exec(), base::View(out, DType::u8, {sizeof seen[0]}, place.exec().device()),
+                     base::View(seen.data(), DType::u8, {sizeof seen[0]}));
+        place.exec().synchronize();
+        EXPECT_EQ(seen[0].finite, steps[i].finite) << i;
+        EXPECT_EQ(seen[0].outlier, steps[i].outlier) << i;
+        EXPECT_EQ(seen[0].gradient_norm, norm) << i;
+      }
+    }
+}
+
 TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
   for (double clip : {0.0, 1e-3, 1e9})
     for (int wrong = 0; wrong < 3; ++wrong) {  // nothing, a loss, a norm

@@ -111,6 +111,8 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--fp16", "here it is --dtype: --dtype bf16"},
       {"--initial-loss-scale", "here it is --loss-scale: dynamic:FIRST"},
       {"--min-loss-scale", "a scale ends at 1"},
+      {"--rolling_interval_length", "here it is --skip-outliers: norm:FACTOR"},
+      {"--check-for-spiky-loss", "here it is --skip-outliers: skips such a step"},
       {"--run_name", "here it is --output: "},
       {"--data_seed", "here it is --seed: "},
       {"--adafactor", "the optimizers of --optimizer"},

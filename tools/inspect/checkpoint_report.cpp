@@ -9,6 +9,7 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/removed.h"
+#include "libtrain/engine/outlier_steps.h"
 #include "libtrain/engine/report.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
@@ -75,6 +76,18 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
                        s.loss_scale->skips_in_a_row == 0
                            ? ""
                            : fmt::format(", {} skipped just now", base::counted(s.loss_scale->skips_in_a_row, "step")));
+  if (s.outlier_window) {
+    const auto& window = *s.outlier_window;
+    out += fmt::format("  outliers    judged by the last {}{}{}\n",
+                       base::counted(std::ssize(window.losses), "step") + " that changed the weights",
+                       window.losses.empty() ? ""
+                                             : fmt::format(": median gradient norm {}, median loss {}",
+                                                           number_text(engine::median_of(window.gradient_norms)),
+                                                           number_text(engine::median_of(window.losses))),
+                       window.skips_in_a_row == 0
+                           ? ""
+                           : fmt::format(", {} skipped just now", base::counted(window.skips_in_a_row, "step")));
+  }
   out += fmt::format("  seed        {}\n", s.seed);
   out +=
       fmt::format("  written by  {} {}{}, on {} ({})\n", reader.manifest().ranks,

@@ -84,6 +84,7 @@ bool is_event_file(const std::string& beginning) {
 std::set<std::string> keys_of_train() {
   engine::StepMetrics all;
   all.steps = 1, all.validation_loss = 0, all.gates.emplace(), all.time = all.host = "x";
+  all.skipped_steps = 1, all.loss_scale = 1, all.save_seconds = 0, all.expert_rounds = 1, all.outlier = "loss";
   const auto line = nlohmann::json::parse(engine::to_json_line(all));
   std::set<std::string> keys;
   for (const auto& item : line.items()) keys.insert(item.key());
