@@ -34,7 +34,11 @@ inline std::uint32_t float_to_bits(float f) {
 
 // Widening is exact; narrowing rounds to nearest, ties to even; NaN stays NaN.
 inline float widen(b16 v) { return bits_to_float(static_cast<std::uint32_t>(v.bits) << 16); }
+#if defined(__F16C__)
+inline float widen(h16 v) { return _cvtsh_ss(v.bits); }
+#else
 inline float widen(h16 v) { return f32_of_f16(v.bits); }
+#endif
 inline float widen(float v) { return v; }
 inline double widen(double v) { return v; }
 inline void store(float* p, float v) { *p = v; }
@@ -44,9 +48,13 @@ inline void store(b16* p, float v) {
   const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   p->bits = static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
 }
+#if defined(__F16C__)
+inline void store(h16* p, float v) { p->bits = _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT); }
+#else
 inline void store(h16* p, float v) { p->bits = f16_of_f32(v); }
+#endif
 
-// Rows without overlap. The bits are those of widen() and store(), with the instructions for f16 where there are any.
+// Rows without overlap. The bits are those of widen() and store(). The instructions for f16 take a register at a time.
 template <class T> inline void widen_row(float* to, const T* from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = widen(from[i]);
 }
@@ -56,12 +64,22 @@ template <class T> inline void narrow_row(T* to, const float* from, std::int64_t
 #if defined(__F16C__)
 inline void widen_row(float* to, const h16* from, std::int64_t n) {
   std::int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 16 <= n; i += 16)
+    _mm512_storeu_ps(to + i,
+                     _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i))));
+#endif
   for (; i + 8 <= n; i += 8)
     _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
   for (; i < n; ++i) to[i] = widen(from[i]);
 }
 inline void narrow_row(h16* to, const float* from, std::int64_t n) {
   std::int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 16 <= n; i += 16)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
   for (; i + 8 <= n; i += 8)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
                      _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
@@ -148,17 +166,27 @@ inline double normal_cdf(double x) { return 0.5 * __builtin_erfc(-0.707106781186
 template <class F> inline F gelu_erf_of(F x) { return x * normal_cdf(x); }
 template <class F> inline F gelu_erf_slope(F x) { return normal_cdf(x) + x * normal_density(x); }
 
-// Sum of f(i) for i in [0, n). Sixteen lanes each add in ascending order; a fixed tree adds the lanes. The order
-// depends on n alone.
-template <class F, class Function> inline F lane_sum(std::int64_t n, const Function& f) {
+// A sum over many elements. Sixteen lanes each add in ascending order; a fixed tree adds the lanes. The order depends
+// on the number of elements alone.
+template <class F> struct LaneSum {
   F lane[16] = {};
-  std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (int l = 0; l < 16; ++l) lane[l] += f(i + l);
-  for (int l = 0; l < 16 && i < n; ++i, ++l) lane[l] += f(i);
-  for (int width = 8; width > 0; width /= 2)
-    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
-  return lane[0];
+  // Adds f(i) for i in [0, n). All calls but the last have a multiple of 16 elements.
+  template <class Function> void add(std::int64_t n, const Function& f) {
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+      for (int l = 0; l < 16; ++l) lane[l] += f(i + l);
+    for (int l = 0; l < 16 && i < n; ++i, ++l) lane[l] += f(i);
+  }
+  F total() {
+    for (int width = 8; width > 0; width /= 2)
+      for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
+    return lane[0];
+  }
+};
+template <class F, class Function> inline F lane_sum(std::int64_t n, const Function& f) {
+  LaneSum<F> sum;
+  sum.add(n, f);
+  return sum.total();
 }
 
 // Sets n elements to zero bits.

@@ -31,6 +31,14 @@ bool tiles_can_be_used() {
   return syscall(SYS_arch_prctl, ask, tile_data) == 0;
 }
 
+// Whether the processor has F16C. Every processor with AVX2 has it, but a virtual machine may hide it. clang's
+// __builtin_cpu_supports does not know F16C.
+bool converts_f16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned f16c = 1u << 29;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & f16c) != 0;
+}
+
 }  // namespace
 
 bool machine_has(Isa isa) {
@@ -38,8 +46,7 @@ bool machine_has(Isa isa) {
     case Isa::emulated_bf16:
     case Isa::emulated_amx:
     case Isa::baseline: return true;
-    // Every processor with AVX2 has F16C; clang's __builtin_cpu_supports does not know F16C.
-    case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_f16();
     case Isa::avx512:
       return machine_has(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");

@@ -41,6 +41,8 @@ inline Vec words_at(const b16* p) {
 inline Vec words_at(const h16* p) {
 #if defined(__AVX512F__)
   return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__F16C__)
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 #else
   float wide[lanes];
   widen_row(wide, p, lanes);

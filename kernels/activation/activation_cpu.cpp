@@ -1,12 +1,28 @@
 // Activations, row by row.
 #include "kernels/activation/activation_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
 using std::int64_t;
+
+template <class T> void swiglu_backward_row(const ActivationArgs& a, int64_t r) {
+  using F = compute_t<T>;
+  over_strips<T>(a.x.cols, [&](int64_t c0, int64_t m) {
+    const StripIn<T> x(a.x.row<T>(r) + c0, m), up(a.up.row<T>(r) + c0, m), dy(a.dy.row<T>(r) + c0, m);
+    StripOut<T> y(a.y.row<T>(r) + c0, m), dup(a.dup.row<T>(r) + c0, m);
+#pragma omp simd
+    for (int64_t c = 0; c < m; ++c) {
+      const F g = x[c], u = up[c], d = dy[c];
+      const F s = F(1) / (F(1) + exp_of(-g));
+      y.put(c, d * u * s * (F(1) + g * (F(1) - s)));
+      dup.put(c, d * g * s);
+    }
+    y.finish(), dup.finish();
+  });
+}
 
 template <class T> void one_row(const ActivationArgs& a, int64_t r) {
   using F = compute_t<T>;
@@ -15,42 +31,23 @@ template <class T> void one_row(const ActivationArgs& a, int64_t r) {
   const T* up = a.up.empty() ? nullptr : a.up.row<T>(r);
   const T* dy = a.dy.empty() ? nullptr : a.dy.row<T>(r);
   T* y = a.y.row<T>(r);
-  T* dup = a.dup.empty() ? nullptr : a.dup.row<T>(r);
   switch (a.kernel) {
     case ActivationKernel::gelu_forward:
-#pragma omp simd
-      for (int64_t c = 0; c < n; ++c) store(&y[c], gelu_of(static_cast<F>(widen(x[c]))));
-      break;
+      return map_row(
+          n, y, [](F v) { return gelu_of(v); }, x);
     case ActivationKernel::gelu_backward:
-#pragma omp simd
-      for (int64_t c = 0; c < n; ++c)
-        store(&y[c], static_cast<F>(widen(dy[c])) * gelu_slope(static_cast<F>(widen(x[c]))));
-      break;
+      return map_row(
+          n, y, [](F d, F v) { return d * gelu_slope(v); }, dy, x);
     case ActivationKernel::gelu_erf_forward:
-#pragma omp simd
-      for (int64_t c = 0; c < n; ++c) store(&y[c], gelu_erf_of(static_cast<F>(widen(x[c]))));
-      break;
+      return map_row(
+          n, y, [](F v) { return gelu_erf_of(v); }, x);
     case ActivationKernel::gelu_erf_backward:
-#pragma omp simd
-      for (int64_t c = 0; c < n; ++c)
-        store(&y[c], static_cast<F>(widen(dy[c])) * gelu_erf_slope(static_cast<F>(widen(x[c]))));
-      break;
+      return map_row(
+          n, y, [](F d, F v) { return d * gelu_erf_slope(v); }, dy, x);
     case ActivationKernel::swiglu_forward:
-#pragma omp simd
-      for (int64_t c = 0; c < n; ++c) {
-        const F g = widen(x[c]);
-        store(&y[c], g / (F(1) + exp_of(-g)) * widen(up[c]));
-      }
-      break;
-    case ActivationKernel::swiglu_backward:
-#pragma omp simd
-      for (int64_t c = 0; c < n; ++c) {
-        const F g = widen(x[c]), u = widen(up[c]), d = widen(dy[c]);
-        const F s = F(1) / (F(1) + exp_of(-g));
-        store(&y[c], d * u * s * (F(1) + g * (F(1) - s)));
-        store(&dup[c], d * g * s);
-      }
-      break;
+      return map_row(
+          n, y, [](F g, F u) { return g / (F(1) + exp_of(-g)) * u; }, x, up);
+    case ActivationKernel::swiglu_backward: return swiglu_backward_row<T>(a, r);
   }
 }
 

@@ -64,7 +64,7 @@ void store_queries(const AttentionBackwardArgs& a, const HeadPlace& at, const Sh
     T* out = a.dq.row<T>(at.b * a.sequence + i0 + r) + at.head(a) * d;
     fetch<T, true>(a.dq, at.b * a.sequence + i0 + r + ahead, at.head(a) * d, d);
     const float* from = s.dq + (i0 + r) * dw;
-    for (int64_t c = 0; c < d; ++c) store(&out[c], from[c] * scale);
+    put_row(d, out, from, [&](float v) { return v * scale; });
   }
 }
 
@@ -80,8 +80,13 @@ template <class T> void prepare_tile(const AttentionBackwardArgs& a, const HeadP
     const T* dout = a.dout.row<T>(at.b * a.sequence + i0 + r) + h * d;
     fetch<T>(a.out, at.b * a.sequence + i0 + r + ahead, h * d, d);
     fetch<T>(a.dout, at.b * a.sequence + i0 + r + ahead, h * d, d);
-    s.delta[i0 + r] =
-        r < limits.rows ? lane_sum<float>(d, [&](int64_t c) { return widen(out[c]) * widen(dout[c]); }) : 0.0f;
+    LaneSum<float> product;
+    if (r < limits.rows)
+      over_strips<T>(d, [&](int64_t c0, int64_t m) {
+        const StripIn<T> x(out + c0, m), y(dout + c0, m);
+        product.add(m, [&](int64_t c) { return x[c] * y[c]; });
+      });
+    s.delta[i0 + r] = product.total();
   }
   s.first[i] = static_cast<std::int32_t>(limits.first()), s.end[i] = static_cast<std::int32_t>(limits.end());
   s.turn[i] = next_turn(a, h, i, s.first[i] - 1, s.end[i]);
@@ -246,7 +251,8 @@ template <class T> void backward_tile(const AttentionBackwardArgs& a, HeadPlace 
     fetch<T, true>(a.dk, row0 + r + ahead, at.kv * d, d);
     fetch<T, true>(a.dv, row0 + r + ahead, at.kv * d, d);
     const float scale = paired<T> ? static_cast<float>(a.scale) : 1.0f;  // otherwise queries were packed with the scale
-    for (int64_t c = 0; c < d; ++c) store(&dk[c], m.dk[r * dw + c] * scale), store(&dv[c], m.dv[r * dw + c]);
+    put_row(d, dk, m.dk + r * dw, [&](float v) { return v * scale; });
+    put_row(d, dv, m.dv + r * dw, [](float v) { return v; });
   }
   clock.computed();
 }

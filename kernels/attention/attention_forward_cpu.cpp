@@ -227,7 +227,7 @@ template <class T> void forward_tile(const AttentionForwardArgs& a, const Place&
     const float* mixed = m.mixed + q * dw;
     const bool nothing = m.top[q] == -__builtin_inff();
     const float sum = nothing ? 1.0f : m.sum[q];
-    for (int64_t c = 0; c < d; ++c) store(&out[c], mixed[c] / sum);
+    put_row(d, out, mixed, [&](float v) { return v / sum; });
     lse[q] = nothing ? __builtin_inff()
                      : m.top[q] * scale_of<T>(a) + static_cast<float>(__builtin_log(static_cast<double>(m.sum[q])));
   }

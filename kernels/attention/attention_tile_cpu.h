@@ -5,6 +5,7 @@
 #include "kernels/attention/attention_args.h"
 #include "kernels/bf16_tiles_cpu.h"
 #include "kernels/philox_words.h"
+#include "kernels/strips_cpu.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/spec/tile_list.h"
 
@@ -147,11 +148,27 @@ template <class T> void pack_rows(const ConstMat& x, int64_t row0, int64_t colum
     const T* from = x.row<T>(row0 + r) + column;
     float* to = out + r * dw;
     fetch<T>(x, row0 + r + ahead, column, d);
+    over_strips<T>(d, [&](int64_t c0, int64_t m) {
+      const StripIn<T> x_strip(from + c0, m);
+      float* strip_to = to + c0;
 #pragma omp simd
-    for (int64_t c = 0; c < d; ++c) to[c] = widen(from[c]) * scale;
+      for (int64_t c = 0; c < m; ++c) strip_to[c] = x_strip[c] * scale;
+    });
     for (int64_t c = d; c < dw; ++c) to[c] = 0;
   }
   if (have < tile) set_zero(out + have * dw, (tile - have) * dw);
+}
+
+// out[c] = f(in[c]) for c in [0, d), rounded once.
+template <class T, class F>
+inline __attribute__((always_inline)) void put_row(int64_t d, T* out, const float* in, const F& f) {
+  over_strips<T>(
+      d, [&](int64_t c0, int64_t m) __attribute__((always_inline)) {
+        StripOut<T> to(out + c0, m);
+        const float* from = in + c0;
+        for (int64_t c = 0; c < m; ++c) to.put(c, f(from[c]));
+        to.finish();
+      });
 }
 
 inline IntVec same(std::int32_t x) { return IntVec{} + x; }

@@ -1,7 +1,7 @@
 // One query row, head by head: scores, softmax, weighted sum.
 #include "kernels/cached_attention/cached_attention_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -16,8 +16,12 @@ template <class T> void one_head(const CachedAttentionArgs& a, int64_t h) {
   F top = -static_cast<F>(__builtin_inf());
   for (int64_t j = 0; j < t; ++j) {
     const T* k = a.k.row<T>(j) + column;
-    scores[j] = static_cast<F>(a.scale) *
-                lane_sum<F>(d, [&](int64_t c) { return static_cast<F>(widen(q[c])) * static_cast<F>(widen(k[c])); });
+    LaneSum<F> product;
+    over_strips<T>(d, [&](int64_t c0, int64_t m) {
+      const StripIn<T> u(q + c0, m), v(k + c0, m);
+      product.add(m, [&](int64_t c) { return u[c] * v[c]; });
+    });
+    scores[j] = static_cast<F>(a.scale) * product.total();
     top = scores[j] > top ? scores[j] : top;
   }
   for (int64_t j = 0; j < t; ++j) scores[j] = exp_of(scores[j] - top);
@@ -27,10 +31,12 @@ template <class T> void one_head(const CachedAttentionArgs& a, int64_t h) {
     const int64_t n = d - c0 < 16 ? d - c0 : 16;
     F mixed[16] = {};
     for (int64_t j = 0; j < t; ++j) {
-      const T* v = a.v.row<T>(j) + column + c0;
-      for (int64_t c = 0; c < n; ++c) mixed[c] += scores[j] * static_cast<F>(widen(v[c]));
+      const StripIn<T> v(a.v.row<T>(j) + column + c0, n);
+      for (int64_t c = 0; c < n; ++c) mixed[c] += scores[j] * v[c];
     }
-    for (int64_t c = 0; c < n; ++c) store(&out[c0 + c], mixed[c] / sum);
+    StripOut<T> to(out + c0, n);
+    for (int64_t c = 0; c < n; ++c) to.put(c, mixed[c] / sum);
+    to.finish();
   }
 }
 

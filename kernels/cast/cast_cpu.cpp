@@ -1,7 +1,7 @@
 // Element-wise copies, in blocks that the threads share.
 #include "kernels/cast/cast_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -47,8 +47,9 @@ template <class T> void add_to(const CastArgs& a) {
   over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
     const T* in = a.from.row<T>(r);
     T* out = a.to.row<T>(r);
-#pragma omp simd
-    for (int64_t c = c0; c < c1; ++c) store(&out[c], widen(out[c]) + widen(in[c]));
+    using F = compute_t<T>;
+    map_row(
+        c1 - c0, out + c0, [](F sum, F v) { return sum + v; }, out + c0, in + c0);
   });
 }
 

@@ -1,8 +1,8 @@
 // One token is one task: maximum, exponentials and their sum for each lane, then the gradient.
 #include "kernels/cross_entropy/cross_entropy_args.h"
 
-#include "kernels/cpu.h"
 #include "kernels/lane_order.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -82,8 +82,13 @@ template <class T, class G> void finish(const CrossEntropyArgs& a, int64_t r, co
   a.losses[r] =
       __builtin_log(static_cast<double>(all.sum)) + (static_cast<double>(top) - static_cast<double>(target_logit));
   if (!out) return;
+  over_strips<T>(n, [&](int64_t c0, int64_t m) {
+    StripOut<T> strip_out(out + c0, m);
+    const G* in = logits + c0;
 #pragma omp simd
-  for (int64_t c = 0; c < n; ++c) store(&out[c], static_cast<compute_t<T>>(exp_of(logits[c] - top) * scale * of_loss));
+    for (int64_t c = 0; c < m; ++c) strip_out.put(c, static_cast<compute_t<T>>(exp_of(in[c] - top) * scale * of_loss));
+    strip_out.finish();
+  });
   for (int64_t c = n; c < a.dlogits.cols; ++c) store(&out[c], static_cast<compute_t<T>>(0));
   if (target >= 0 && target < n)
     store(&out[target], static_cast<compute_t<T>>((exp_of(target_logit - top) * scale - G(1)) * of_loss));

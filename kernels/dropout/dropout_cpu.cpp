@@ -1,8 +1,8 @@
 // Dropout row by row; four neighbouring channels share one Philox block.
 #include "kernels/dropout/dropout_args.h"
 
-#include "kernels/cpu.h"
 #include "kernels/philox_words.h"
+#include "kernels/strips_cpu.h"
 #include "libtrain/base/dropout_counter.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
@@ -19,8 +19,8 @@ template <class T> void drop_row(const DropoutArgs& a, int64_t r) {
   const int64_t n = a.x.cols;
   if (!a.active) {
     if (residual) {
-#pragma omp simd
-      for (int64_t c = 0; c < n; ++c) store(&y[c], widen(residual[c]) + widen(x[c]));
+      map_row(
+          n, y, [](F u, F v) { return u + v; }, residual, x);
     } else if (x != y) {
       for (int64_t c = 0; c < n; ++c) y[c] = x[c];
     }
@@ -29,13 +29,21 @@ template <class T> void drop_row(const DropoutArgs& a, int64_t r) {
   const int64_t row = a.first_row + r;
   const std::uint64_t base = (a.samples[row / a.sequence] << base::dropout_sample_shift) +
                              (static_cast<std::uint64_t>(row % a.sequence) << base::dropout_position_shift);
-  for (int64_t c = 0; c < n; c += 4) {
-    const auto words = philox_words(a.seed, a.site, base + static_cast<std::uint64_t>(c / 4));
-    for (int64_t i = c; i < n && i < c + 4; ++i) {
-      const F kept = words.w[i - c] >= a.threshold ? widen(x[i]) * scale : F(0);
-      store(&y[i], residual ? widen(residual[i]) + kept : kept);
+  const auto drop = [&](int64_t c0, int64_t m, const auto& dropped) {
+    StripOut<T> to(y + c0, m);
+    for (int64_t c = 0; c < m; c += 4) {
+      const auto words = philox_words(a.seed, a.site, base + static_cast<std::uint64_t>((c0 + c) / 4));
+      for (int64_t i = c; i < m && i < c + 4; ++i) to.put(i, dropped(i, words.w[i - c] >= a.threshold));
     }
-  }
+    to.finish();
+  };
+  over_strips<T>(n, [&](int64_t c0, int64_t m) {
+    const StripIn<T> in(x + c0, m);
+    const auto kept = [&](int64_t i, bool keep) { return keep ? in[i] * scale : F(0); };
+    if (residual == nullptr) return drop(c0, m, kept);
+    const StripIn<T> beside(residual + c0, m);
+    drop(c0, m, [&](int64_t i, bool keep) { return beside[i] + kept(i, keep); });
+  });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Lookup row by row. The gradient goes by column strips, so that one thread adds to each element in token order.
 #include "kernels/embedding/embedding_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -31,14 +31,16 @@ template <class T> void forward(const EmbeddingArgs& a) {
       for (int64_t c = 0; c < a.rows.cols; ++c) out[c] = token[c];
     } else {
       const T* position = a.position_table.row<T>(a.positions[r]);
-#pragma omp simd
-      for (int64_t c = 0; c < a.rows.cols; ++c) store(&out[c], widen(token[c]) + widen(position[c]));
+      using F = compute_t<T>;
+      map_row(
+          a.rows.cols, out, [](F x, F y) { return x + y; }, token, position);
     }
   }
 }
 
 template <class T, class G> void backward(const EmbeddingBackwardArgs& a) {
   constexpr int64_t strip = 64;
+  static_assert(strip <= f16_strip);
   const int64_t strips = (a.table.cols + strip - 1) / strip;
 #pragma omp parallel num_threads(a.threads)
   {
@@ -50,10 +52,10 @@ template <class T, class G> void backward(const EmbeddingBackwardArgs& a) {
       for (int64_t r = 0; r < a.rows.rows; ++r) {
         const int64_t row = row_of(a, r);
         if (row < 0) continue;
-        G* to = a.table.row<G>(row);
-        const T* from = a.rows.row<T>(r);
+        G* to = a.table.row<G>(row) + c0;
+        const StripIn<T> from(a.rows.row<T>(r) + c0, c1 - c0);
 #pragma omp simd
-        for (int64_t c = c0; c < c1; ++c) to[c] += widen(from[c]);
+        for (int64_t c = 0; c < c1 - c0; ++c) to[c] += from[c];
       }
     }
   }

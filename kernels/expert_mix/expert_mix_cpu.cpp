@@ -1,7 +1,7 @@
 // The mix, row by row.
 #include "kernels/expert_mix/expert_mix_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -16,26 +16,26 @@ template <class T> void mix_row(const ExpertMixArgs& g, int64_t r) {
   const T* a = g.a.row<T>(r);
   const T* b = g.b.row<T>(r);
   if (g.dout.empty()) {
-    T* out = g.out.row<T>(r);
-#pragma omp simd
-    for (int64_t c = 0; c < n; ++c) store(&out[c], c0 * static_cast<F>(widen(a[c])) + c1 * static_cast<F>(widen(b[c])));
-    return;
+    return map_row(
+        n, g.out.row<T>(r), [&](F x, F y) { return c0 * x + c1 * y; }, a, b);
   }
   const T* dout = g.dout.row<T>(r);
-  const F of_a =
-              lane_sum<F>(n, [&](int64_t c) { return static_cast<F>(widen(dout[c])) * static_cast<F>(widen(a[c])); }),
-          of_b =
-              lane_sum<F>(n, [&](int64_t c) { return static_cast<F>(widen(dout[c])) * static_cast<F>(widen(b[c])); });
+  LaneSum<F> sum_a, sum_b;
+  over_strips<T>(n, [&](int64_t from, int64_t m) {
+    const StripIn<T> d(dout + from, m), x(a + from, m), y(b + from, m);
+    sum_a.add(m, [&](int64_t c) { return d[c] * x[c]; });
+    sum_b.add(m, [&](int64_t c) { return d[c] * y[c]; });
+  });
+  const F of_a = sum_a.total(), of_b = sum_b.total();
   F* d_logits = g.d_logits.row<F>(r);
   d_logits[0] = c0 * c1 * (of_a - of_b);
   d_logits[1] = -d_logits[0];
-  T* da = g.da.row<T>(r);
-  T* db = g.db.row<T>(r);
-  for (int64_t c = 0; c < n; ++c) {
-    const F d = widen(dout[c]);
-    store(&da[c], c0 * d);
-    store(&db[c], c1 * d);
-  }
+  over_strips<T>(n, [&](int64_t from, int64_t m) {
+    const StripIn<T> d(dout + from, m);
+    StripOut<T> da(g.da.row<T>(r) + from, m), db(g.db.row<T>(r) + from, m);
+    for (int64_t c = 0; c < m; ++c) da.put(c, c0 * d[c]), db.put(c, c1 * d[c]);
+    da.finish(), db.finish();
+  });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Copies go by rows, sums by tokens in strips of channels.
 #include "kernels/expert_rows/expert_rows_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -10,6 +10,7 @@ using std::int32_t;
 using std::int64_t;
 
 constexpr int64_t expert_strip = 256;
+static_assert(expert_strip <= f16_strip);
 
 // The sum for one strip of a token: n channels from c0 on.
 template <class T, class G> void sum_strip(const ExpertSumArgs& a, int64_t s, int64_t c0, int64_t n) {
@@ -19,19 +20,20 @@ template <class T, class G> void sum_strip(const ExpertSumArgs& a, int64_t s, in
   const int32_t* rows = a.rows.row<int32_t>(s);
   for (int64_t j = 0; j < a.rows.cols; ++j) {
     if (rows[j] < 0) continue;
-    const T* y = a.y.row<T>(rows[j]) + c0;
+    const StripIn<T> y(a.y.row<T>(rows[j]) + c0, n);
     if (a.weights.empty()) {
 #pragma omp simd
-      for (int64_t c = 0; c < n; ++c) sum[c] += widen(y[c]);
+      for (int64_t c = 0; c < n; ++c) sum[c] += y[c];
     } else {
       const G weight = a.weights.row<G>(s)[j];
 #pragma omp simd
-      for (int64_t c = 0; c < n; ++c) sum[c] += weight * widen(y[c]);
+      for (int64_t c = 0; c < n; ++c) sum[c] += weight * y[c];
     }
   }
-  T* out = a.out.row<T>(s) + c0;
+  StripOut<T> out(a.out.row<T>(s) + c0, n);
 #pragma omp simd
-  for (int64_t c = 0; c < n; ++c) store(&out[c], sum[c]);
+  for (int64_t c = 0; c < n; ++c) out.put(c, sum[c]);
+  out.finish();
 }
 
 // Computes the gradient of the weight first, because dy may overlap y.
@@ -40,11 +42,15 @@ template <class T, class G> void combine_backward_row(const ExpertCombineBackwar
   if (source < 0) return;
   const int64_t s = source / a.rows.cols, j = source % a.rows.cols, n = a.y.cols;
   const T *dout = a.dout.row<T>(s), *y = a.y.row<T>(r);
-  a.d_weights.row<G>(s)[j] = lane_sum<G>(n, [&](int64_t c) { return widen(dout[c]) * widen(y[c]); });
+  LaneSum<G> slope;
+  over_strips<T>(n, [&](int64_t c0, int64_t m) {
+    const StripIn<T> d(dout + c0, m), x(y + c0, m);
+    slope.add(m, [&](int64_t c) { return d[c] * x[c]; });
+  });
+  a.d_weights.row<G>(s)[j] = slope.total();
   const G weight = a.weights.row<G>(s)[j];
-  T* dy = a.dy.row<T>(r);
-#pragma omp simd
-  for (int64_t c = 0; c < n; ++c) store(&dy[c], weight * widen(dout[c]));
+  map_row(
+      n, a.dy.row<T>(r), [&](G d) { return weight * d; }, dout);
 }
 
 }  // namespace

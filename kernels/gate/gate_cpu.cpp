@@ -2,8 +2,8 @@
 // Arithmetic is scalar f64, so every instruction-set path and number of threads gives the same bits.
 #include "kernels/gate/gate_args.h"
 
-#include "kernels/cpu.h"
 #include "kernels/gate/gate_numbers.h"
+#include "kernels/strips_cpu.h"
 #include "libtrain/plan/blocks/expert_scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
@@ -201,8 +201,7 @@ template <class T> void backward_token(const GateBackwardArgs& a, int64_t s) {
 
 template <class T> void jitter_row(const GateJitterArgs& a, int64_t s) {
   constexpr int64_t strip = 64;
-  const T* x = a.x.row<T>(s);
-  T* y = a.y.row<T>(s);
+  static_assert(strip <= f16_strip);
   const uint64_t index = gate_index(a.keys, s);
   for (int64_t c0 = 0; c0 < a.x.cols; c0 += strip) {
     const int64_t m = a.x.cols - c0 < strip ? a.x.cols - c0 : strip;
@@ -211,9 +210,11 @@ template <class T> void jitter_row(const GateJitterArgs& a, int64_t s) {
     for (int64_t i = 0; i < m; ++i)
       factors[i] = 0.99 + 0.02 * gate_uniform(philox_words(a.keys.seed, a.keys.noise_site,
                                                            index + static_cast<uint64_t>(c0 + i)));
+    const StripIn<T> x(a.x.row<T>(s) + c0, m);
+    StripOut<T> y(a.y.row<T>(s) + c0, m);
 #pragma omp simd
-    for (int64_t i = 0; i < m; ++i)
-      store(&y[c0 + i], static_cast<compute_t<T>>(static_cast<double>(widen(x[c0 + i])) * factors[i]));
+    for (int64_t i = 0; i < m; ++i) y.put(i, static_cast<compute_t<T>>(static_cast<double>(x[i]) * factors[i]));
+    y.finish();
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/gemm/lane_walk_cpu.h"
 #include "kernels/micro_tile_cpu.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -26,15 +27,21 @@ template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64
     const float* in = block + r * block_pitch;
     const C* bias = g.bias.empty() ? nullptr : g.bias.ptr<C>() + j;
     C* gelu = g.gelu.empty() ? nullptr : g.gelu.row<C>(i + r) + j;
-    for (int64_t q = 0; q < cols; ++q) {
-      const float v = bias ? in[q] + widen(bias[q]) : in[q];
-      store(&out[q], v);
+    StripOut<C> sums(out, cols);
+    if (bias) {
+      const StripIn<C> added(bias, cols);
+      for (int64_t q = 0; q < cols; ++q) sums.put(q, in[q] + added[q]);
+    } else {
+      for (int64_t q = 0; q < cols; ++q) sums.put(q, in[q]);
     }
+    sums.finish();
     if (!gelu) continue;
     if (g.gelu_form == Gelu::tanh) {
-      for (int64_t q = 0; q < cols; ++q) store(&gelu[q], gelu_of(widen(out[q])));
+      map_row(
+          cols, gelu, [](float v) { return gelu_of(v); }, static_cast<const C*>(out));
     } else {
-      for (int64_t q = 0; q < cols; ++q) store(&gelu[q], gelu_erf_of(widen(out[q])));
+      map_row(
+          cols, gelu, [](float v) { return gelu_erf_of(v); }, static_cast<const C*>(out));
     }
   }
 }

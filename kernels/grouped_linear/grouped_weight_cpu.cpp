@@ -90,6 +90,7 @@ void multiply_gradients(const WeightStage& s, float* pb, int shares, Tasks& task
 // order.
 template <class T, class G> void sum_rows(const GroupedWeightArgs& g) {
   constexpr int64_t width = 256;
+  static_assert(width <= f16_strip);
   const int64_t strips = (g.dy.cols + width - 1) / width;
 #pragma omp for schedule(dynamic) nowait
   for (int64_t task = 0; task < g.rows.groups * strips; ++task) {
@@ -103,9 +104,9 @@ template <class T, class G> void sum_rows(const GroupedWeightArgs& g) {
       const int64_t stop = row + plan::column_sum_rows < end ? row + plan::column_sum_rows : end;
       G sum[width] = {};
       for (; row < stop; ++row) {
-        const T* in = g.dy.row<T>(row) + j0;
+        const StripIn<T> in(g.dy.row<T>(row) + j0, n);
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) sum[j] += widen(in[j]);
+        for (int64_t j = 0; j < n; ++j) sum[j] += in[j];
       }
       for (int64_t j = 0; j < n; ++j) total[j] = begins ? sum[j] : total[j] + sum[j];
     }

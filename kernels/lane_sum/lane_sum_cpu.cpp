@@ -1,7 +1,7 @@
 // The sum of lanes in blocks that stay in the first-level cache.
 #include "kernels/lane_sum/lane_sum_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -9,6 +9,7 @@ namespace {
 using std::int64_t;
 
 constexpr int64_t width = 256;  // elements of a block
+static_assert(width <= f16_strip);
 
 // to = from + to, or to = from
 template <class T> void add_row(const T* __restrict from, int64_t n, bool add, T* __restrict to) {
@@ -49,12 +50,15 @@ template <class T, class Out, class Bias> void block(const LaneSumArgs& a, int64
     int64_t b = (a.first + at) % a.bias.cols;
     for (int64_t i = 0; i < n;) {
       const int64_t run = n - i < a.bias.cols - b ? n - i : a.bias.cols - b;
+      const StripIn<Bias> added(bias + b, run);
 #pragma omp simd
-      for (int64_t q = 0; q < run; ++q) sum[i + q] += widen(bias[b + q]);
+      for (int64_t q = 0; q < run; ++q) sum[i + q] += added[q];
       i += run, b = 0;
     }
   }
-  for (int64_t i = 0; i < n; ++i) store(&out[i], sum[i]);
+  StripOut<Out> to(out, n);
+  for (int64_t i = 0; i < n; ++i) to.put(i, sum[i]);
+  to.finish();
 }
 
 template <class T, class Out, class Bias> void all(const LaneSumArgs& a) {

@@ -1,7 +1,7 @@
 // Column sums in a fixed order: blocks of rows first, then the blocks in ascending order.
 #include "kernels/linear/column_sum.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 #include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
@@ -16,9 +16,12 @@ template <class T, class G> void sum(const ColumnSumArgs& a) {
     for (std::int64_t j = 0; j < n; ++j) out[j] = 0;
     const auto end = (b + 1) * rows < a.x.rows ? (b + 1) * rows : a.x.rows;
     for (std::int64_t i = b * rows; i < end; ++i) {
-      const T* in = a.x.row<T>(i);
+      over_strips<T>(n, [&](std::int64_t j0, std::int64_t m) {
+        const StripIn<T> in(a.x.row<T>(i) + j0, m);
+        G* to = out + j0;
 #pragma omp simd
-      for (std::int64_t j = 0; j < n; ++j) out[j] += widen(in[j]);
+        for (std::int64_t j = 0; j < m; ++j) to[j] += in[j];
+      });
     }
   }
   G* sums = a.sums.ptr<G>();

@@ -1,7 +1,7 @@
 // Norms: a row is one task; weight gradients are summed by fixed blocks of rows.
 #include "kernels/norm/norm_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/strips_cpu.h"
 #include "libtrain/plan/blocks/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
@@ -15,26 +15,32 @@ template <class T, class G> void forward_row(const NormForwardArgs& a, int64_t r
   T* y = a.y.row<T>(r);
   const int64_t n = a.x.cols;
   const bool centred = !a.mean.empty();
-  const G mean =
-      centred ? lane_sum<G>(n, [&](int64_t i) { return static_cast<G>(widen(x[i])); }) / static_cast<G>(n) : G(0);
-  const G square = lane_sum<G>(n,
-                               [&](int64_t i) {
-                                 const G d = static_cast<G>(widen(x[i])) - mean;
-                                 return d * d;
-                               }) /
-                   static_cast<G>(n);
-  const G rstd = G(1) / sqrt_of(square + static_cast<G>(a.epsilon));
+  G mean = 0;
+  if (centred) {
+    LaneSum<G> sum;
+    over_strips<T>(n, [&](int64_t c0, int64_t m) {
+      const StripIn<T> v(x + c0, m);
+      sum.add(m, [&](int64_t i) { return v[i]; });
+    });
+    mean = sum.total() / static_cast<G>(n);
+  }
+  LaneSum<G> squares;
+  over_strips<T>(n, [&](int64_t c0, int64_t m) {
+    const StripIn<T> v(x + c0, m);
+    squares.add(m, [&](int64_t i) {
+      const G d = v[i] - mean;
+      return d * d;
+    });
+  });
+  const G rstd = G(1) / sqrt_of(squares.total() / static_cast<G>(n) + static_cast<G>(a.epsilon));
   a.rstd.ptr<G>()[r] = rstd;
   if (!centred) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) store(&y[i], static_cast<G>(widen(x[i])) * rstd * widen(weight[i]));
-    return;
+    return map_row(
+        n, y, [&](G v, G w) { return v * rstd * w; }, x, weight);
   }
   a.mean.ptr<G>()[r] = mean;
-  const T* bias = a.bias.ptr<T>();
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i)
-    store(&y[i], (static_cast<G>(widen(x[i])) - mean) * rstd * widen(weight[i]) + widen(bias[i]));
+  map_row(
+      n, y, [&](G v, G w, G b) { return (v - mean) * rstd * w + b; }, x, weight, a.bias.ptr<T>());
 }
 
 // With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no mean(gw)
@@ -48,18 +54,25 @@ template <class T, class G> void backward_row(const NormBackwardArgs& a, int64_t
   const G rstd = a.rstd.ptr<G>()[r];
   const bool centred = !a.mean.empty();
   const G mean = centred ? a.mean.ptr<G>()[r] : G(0);
-  const auto hat = [&](int64_t i) { return (static_cast<G>(widen(x[i])) - mean) * rstd; };
-  const auto scaled = [&](int64_t i) { return static_cast<G>(widen(dy[i])) * static_cast<G>(widen(weight[i])); };
-  const G plain = centred ? lane_sum<G>(n, scaled) / static_cast<G>(n) : G(0);
-  const G along = lane_sum<G>(n, [&](int64_t i) { return scaled(i) * hat(i); }) / static_cast<G>(n);
-  for (int64_t i = 0; i < n; ++i) dweight[i] += static_cast<G>(widen(dy[i])) * hat(i);
-  if (centred)
-    for (int64_t i = 0; i < n; ++i) dbias[i] += static_cast<G>(widen(dy[i]));
+  LaneSum<G> plain_sum, along_sum;
+  over_strips<T>(n, [&](int64_t c0, int64_t m) {
+    const StripIn<T> v(x + c0, m), d(dy + c0, m), w(weight + c0, m);
+    const auto hat = [&](int64_t i) { return (v[i] - mean) * rstd; };
+    if (centred) plain_sum.add(m, [&](int64_t i) { return d[i] * w[i]; });
+    along_sum.add(m, [&](int64_t i) { return d[i] * w[i] * hat(i); });
+    G *const to_weight = dweight + c0, *const to_bias = dbias + c0;
+    for (int64_t i = 0; i < m; ++i) to_weight[i] += d[i] * hat(i);
+    if (centred)
+      for (int64_t i = 0; i < m; ++i) to_bias[i] += d[i];
+  });
+  const G plain = centred ? plain_sum.total() / static_cast<G>(n) : G(0);
+  const G along = along_sum.total() / static_cast<G>(n);
+  const auto slope = [&](G d, G v, G w) { return rstd * (d * w - plain - (v - mean) * rstd * along); };
   if (a.add) {
-    for (int64_t i = 0; i < n; ++i)
-      store(&dx[i], static_cast<G>(widen(dx[i])) + rstd * (scaled(i) - plain - hat(i) * along));
+    map_row(
+        n, dx, [&](G so_far, G d, G v, G w) { return so_far + slope(d, v, w); }, dx, dy, x, weight);
   } else {
-    for (int64_t i = 0; i < n; ++i) store(&dx[i], rstd * (scaled(i) - plain - hat(i) * along));
+    map_row(n, dx, slope, dy, x, weight);
   }
 }
 
