@@ -20,6 +20,8 @@
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
 #include "kernels/lion/lion_args.h"
+#include "kernels/muon/muon_args.h"
+#include "kernels/newton_schulz/newton_schulz_args.h"
 #include "kernels/norm/norm_args.h"
 #include "kernels/ordered_sum/ordered_sum_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
@@ -63,6 +65,8 @@ namespace trainyard::kernels {
   X(column_sum, ColumnSumArgs)                          \
   X(lane_sum, LaneSumArgs)                              \
   X(lion, LionArgs)                                     \
+  X(muon, MuonArgs)                                     \
+  X(newton_schulz, NewtonSchulzArgs)                    \
   X(norm_forward, NormForwardArgs)                      \
   X(norm_backward, NormBackwardArgs)                    \
   X(norm_partial_sum, NormPartialSumArgs)               \

@@ -5,9 +5,11 @@
 #include "libtrain/base/index.h"
 #include "libtrain/params/context.h"
 #include "libtrain/params/gradients.h"
+#include "libtrain/params/matrix_updates.h"
 #include "libtrain/params/update_rule.h"
 #include "libtrain/params/weights.h"
 
+#include <optional>
 #include <vector>
 
 namespace trainyard::params {
@@ -17,6 +19,10 @@ namespace trainyard::params {
 class OptimizerStates {
  public:
   OptimizerStates(StoreContext& context, Weights& weights);
+
+  // With an optimizer that needs whole matrices, this makes the updates of hidden matrices from their gradients, in the
+  // shards of gradients. Call it before GradientReduction::gather_sums. Does nothing with other optimizers. Collective.
+  void prepare(GradientReduction& gradients, const UpdateRule& rule);
 
   // Weight decay applies only to parameters whose inventory entry says so. The rule is one of the context's optimizer.
   // `tokens`: the tokens of the step, from which follows the mean load of an expert. A bias of choices (plan::Update)
@@ -42,6 +48,7 @@ class OptimizerStates {
   struct Stretch {
     kernels::Range all;
     std::vector<kernels::Range> decayed;
+    bool of_matrices = false;
   };
   // A part of a bias that moves towards an even load (auxiliary-loss-free load balancing).
   struct Biases {
@@ -71,6 +78,7 @@ class OptimizerStates {
   std::vector<base::View> master_;
   std::vector<std::vector<base::View>> states_;  // per flat group, in the order of kind().states
   std::vector<FlatGroupRanges> ranges_;          // per flat group
+  std::optional<MatrixUpdates> matrices_;        // with an optimizer that needs whole matrices
 };
 
 }  // namespace trainyard::params

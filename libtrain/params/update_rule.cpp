@@ -38,10 +38,20 @@ kernels::Sgd sgd_rule(const OptimizerSettings& s) {
   return rule;
 }
 
+MuonRule muon_rule(const OptimizerSettings& s, std::int64_t step) {
+  MuonRule rule;
+  rule.matrices.momentum = static_cast<float>(s.momentum);
+  rule.matrices.nesterov = s.nesterov;
+  rule.matrices.weight_decay = static_cast<float>(s.weight_decay);
+  rule.others = adamw_rule(s, step);
+  return rule;
+}
+
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
   if (optimizer == "adam") return adamw_rule(s, step, true);
   if (optimizer == "adamw") return adamw_rule(s, step);
   if (optimizer == "lion") return lion_rule(s);
+  if (optimizer == "muon") return muon_rule(s, step);
   if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);
   return {};
@@ -79,6 +89,16 @@ void apply_rule(tensor::Exec& exec, const kernels::Sgd& rule, const UpdatedRange
                              .buffer = r.states[0],
                              .working = r.working,
                              .decayed = decayed});
+}
+
+void apply_rule(tensor::Exec& exec, const MuonRule& rule, const UpdatedRange& r,
+                std::span<const kernels::Range> decayed) {
+  if (!r.of_matrices) return apply_rule(exec, rule.of_others(), r, decayed);
+  kernels::muon_update(exec, {.hyper = rule.of_matrices(),
+                              .update = r.gradient,
+                              .parameter = r.parameter,
+                              .working = r.working,
+                              .decayed = decayed});
 }
 
 }  // namespace

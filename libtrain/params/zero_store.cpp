@@ -132,6 +132,7 @@ void ZeroStore::commit(plan::Occurrence occurrence, int source) {
 }
 
 void ZeroStore::update(const UpdateRule& rule, std::int64_t tokens) {
+  states_.prepare(gradients_, rule);
   if (c_.shape.zero == 0) gradients_.gather_sums();
   states_.update(gradients_, *weights_, rule, tokens);
 }
