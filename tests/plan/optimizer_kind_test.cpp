@@ -47,7 +47,7 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   EXPECT_EQ(sgd.update_bytes(), 20);
   EXPECT_TRUE(sgd.reads("momentum") && sgd.reads("weight-decay") && !sgd.reads("beta1"));
   EXPECT_TRUE(is_of_an_optimizer("beta2") && is_of_an_optimizer("nesterov") && !is_of_an_optimizer("learning-rate"));
-  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lion", "sgd"}));
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lion", "muon", "sgd"}));
 }
 
 TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
@@ -55,7 +55,7 @@ TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
     optimizer_kind("adamax");
     FAIL();
   } catch (const base::UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lion, sgd"),
+    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lion, muon, sgd"),
               std::string::npos)
         << e.what();
     EXPECT_NE(e.hint().find("adam"), std::string::npos) << e.hint();
