@@ -65,8 +65,8 @@ void MatrixUpdates::add(Moves& moves, const plan::DealtMatrix& m, GradientReduct
   }
   if (!owner) return;
   moves.jobs.push_back({&m, parts});
-  for (int s = 0; s < m.entry->shards; ++s)
-    if (const auto of = m.piece(s); s != shard && of.count > 0)
+  for (int s = m.first_shard(); s < m.end_shard(); ++s)
+    if (const auto of = m.piece(s); s != shard)
       for (int p = 0; p < m.parts; ++p) across(Kind::receive, s, place_of(p, of));
 }
 

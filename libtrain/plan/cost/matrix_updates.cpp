@@ -98,9 +98,8 @@ void MatrixUpdates::count(Family& family, const DealtMatrix& m) {
   const auto at = [&](int shard, int part) { return base::size(shard * family.parts + part); };
   const auto owner = at(m.owner, m.owner_part);
   family.kept[owner] += base::aligned(m.parts * m.held() * f32_bytes);
-  for (int shard = 0; shard < family.shards; ++shard) {
+  for (int shard = m.first_shard(); shard < m.end_shard(); ++shard) {
     const auto bytes = m.piece(shard).count * f32_bytes;
-    if (bytes == 0) continue;
     const auto collects = at(shard, m.owner_part);  // the pieces of all parts, for the owner
     for (int part = 0; part < m.parts; ++part)
       if (part != m.owner_part) family.sent_across_parts[at(shard, part)] += bytes;

@@ -32,6 +32,9 @@ struct DealtMatrix {
     std::int64_t first = 0, count = 0, at = 0;
   };
   Piece piece(int shard) const;
+  // Pieces lie in shards [first_shard, end_shard).
+  int first_shard() const { return static_cast<int>(entry->layout.offsets[parameter] / entry->layout.shard); }
+  int end_shard() const { return static_cast<int>((entry->layout.end(parameter) - 1) / entry->layout.shard) + 1; }
   bool moves() const { return parts > 1 || entry->shards > 1; }
 };
 
