@@ -72,19 +72,20 @@ base::View OptimizerStates::master_shard(int flat_group) {
 }
 
 // With ZeRO 0 a rank keeps the momentum of its own shard alone up to date, which is what it saves.
-void OptimizerStates::prepare(GradientReduction& gradients, const UpdateRule& rule) {
+void OptimizerStates::prepare(GradientReduction& gradients, const std::optional<kernels::Muon>& of_matrices) {
+  TRAINYARD_ASSERT(of_matrices.has_value() == matrices_.has_value(), "{} {} a rule of matrices", kind().name,
+                   of_matrices ? "with" : "without");
   if (!matrices_) return;
-  const auto hyper = std::get<MuonRule>(rule).of_matrices();
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& [first, end] : matrices_->ranges(u))
-      kernels::muon_direction(c_.compute, {.hyper = hyper,
+      kernels::muon_direction(c_.compute, {.hyper = *of_matrices,
                                            .gradient = flat_range(gradients.shard(u), first, end - first),
                                            .m = flat_range(state_shard(0, u), first, end - first)});
   matrices_->orthogonalise(gradients);
 }
 
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule,
-                             std::int64_t tokens) {
+                             std::int64_t tokens, const std::optional<kernels::Muon>& of_matrices) {
   std::vector<base::View> states(kind().states.size());
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);
@@ -92,15 +93,22 @@ void OptimizerStates::update(GradientReduction& gradients, Weights& weights, con
     const auto i = base::size(u);
     const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
     const auto& ranges = ranges_[i];
-    for (const auto& [all, decayed, of_matrices] : ranges.optimizer) {
+    for (const auto& [all, decayed, is_of_matrices] : ranges.optimizer) {
       if (all.first >= all.end) continue;
       for (std::size_t s = 0; s < states.size(); ++s) states[s] = part_of(states_[i][s], all);
+      if (is_of_matrices) {
+        kernels::muon_update(c_.compute, {.hyper = *of_matrices,
+                                          .update = part_of(gradient, all),
+                                          .parameter = part_of(exact, all),
+                                          .working = part_of(rounded, all),
+                                          .decayed = decayed});
+        continue;
+      }
       apply(c_.compute, rule,
             {.gradient = part_of(gradient, all),
              .parameter = part_of(exact, all),
              .states = states,
-             .working = part_of(rounded, all),
-             .of_matrices = of_matrices},
+             .working = part_of(rounded, all)},
             decayed);
     }
     for (const auto& [all, parameter] : ranges.even_load) {

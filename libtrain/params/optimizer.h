@@ -21,13 +21,14 @@ class OptimizerStates {
   OptimizerStates(StoreContext& context, Weights& weights);
 
   // With an optimizer that needs whole matrices, this makes the updates of hidden matrices from their gradients, in the
-  // shards of gradients. Call it before GradientReduction::gather_sums. Does nothing with other optimizers. Collective.
-  void prepare(GradientReduction& gradients, const UpdateRule& rule);
+  // shards of gradients. Call it before GradientReduction::gather_sums. Does nothing without a rule. Collective.
+  void prepare(GradientReduction& gradients, const std::optional<kernels::Muon>& of_matrices);
 
   // Weight decay applies only to parameters whose inventory entry says so. The rule is one of the context's optimizer.
   // `tokens`: the tokens of the step, from which follows the mean load of an expert. A bias of choices (plan::Update)
   // moves an expert's load towards it.
-  void update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule, std::int64_t tokens);
+  void update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule, std::int64_t tokens,
+              const std::optional<kernels::Muon>& of_matrices = {});
 
   // This rank's shards, f32, [shard] elements. With f32 working weights the master shard is the working copy itself.
   base::View master_shard(int flat_group);

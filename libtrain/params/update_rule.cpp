@@ -38,20 +38,10 @@ kernels::Sgd sgd_rule(const OptimizerSettings& s) {
   return rule;
 }
 
-MuonRule muon_rule(const OptimizerSettings& s, std::int64_t step) {
-  MuonRule rule;
-  rule.matrices.momentum = static_cast<float>(s.momentum);
-  rule.matrices.nesterov = s.nesterov;
-  rule.matrices.weight_decay = static_cast<float>(s.weight_decay);
-  rule.others = adamw_rule(s, step);
-  return rule;
-}
-
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
   if (optimizer == "adam") return adamw_rule(s, step, true);
-  if (optimizer == "adamw") return adamw_rule(s, step);
+  if (optimizer == "adamw" || optimizer == "muon") return adamw_rule(s, step);
   if (optimizer == "lion") return lion_rule(s);
-  if (optimizer == "muon") return muon_rule(s, step);
   if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);
   return {};
@@ -91,16 +81,6 @@ void apply_rule(tensor::Exec& exec, const kernels::Sgd& rule, const UpdatedRange
                              .decayed = decayed});
 }
 
-void apply_rule(tensor::Exec& exec, const MuonRule& rule, const UpdatedRange& r,
-                std::span<const kernels::Range> decayed) {
-  if (!r.of_matrices) return apply_rule(exec, rule.of_others(), r, decayed);
-  kernels::muon_update(exec, {.hyper = rule.of_matrices(),
-                              .update = r.gradient,
-                              .parameter = r.parameter,
-                              .working = r.working,
-                              .decayed = decayed});
-}
-
 }  // namespace
 
 UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,
@@ -113,6 +93,21 @@ UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& se
       },
       rule);
   return rule;
+}
+
+std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const OptimizerSettings& s,
+                                         const UpdateRule& rule) {
+  if (optimizer != "muon") return {};
+  kernels::Muon matrices;
+  matrices.momentum = static_cast<float>(s.momentum);
+  matrices.nesterov = s.nesterov;
+  std::visit(
+      [&](const auto& others) {
+        matrices.learning_rate = others.learning_rate, matrices.weight_decay = others.weight_decay;
+        matrices.gradient_scale = others.gradient_scale, matrices.numbers = others.numbers;
+      },
+      rule);
+  return matrices;
 }
 
 const kernels::StepNumbers* numbers_of(const UpdateRule& rule) {

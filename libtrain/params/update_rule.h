@@ -7,6 +7,7 @@
 #include "kernels/sgd/sgd.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -20,29 +21,17 @@ struct OptimizerSettings {
   bool nesterov = false;
 };
 
-// Muon updates hidden matrices (plan::is_hidden_matrix), and AdamW all other parameters. What both read is here; the
-// members of the same names in `matrices` and `others` are not used.
-struct MuonRule {
-  float learning_rate = 0, gradient_scale = 1;
-  const kernels::StepNumbers* numbers = nullptr;
-  kernels::Muon matrices;
-  kernels::AdamW others;
-  kernels::Muon of_matrices() const { return with_step(matrices); }
-  kernels::AdamW of_others() const { return with_step(others); }
-
- private:
-  template <class Kernel> Kernel with_step(Kernel kernel) const {
-    kernel.learning_rate = learning_rate, kernel.gradient_scale = gradient_scale, kernel.numbers = numbers;
-    return kernel;
-  }
-};
-
-using UpdateRule = std::variant<kernels::AdamW, kernels::Lion, kernels::Sgd, MuonRule>;
+using UpdateRule = std::variant<kernels::AdamW, kernels::Lion, kernels::Sgd>;
 
 // What step `step` (the first is 1) does. `optimizer` is the name of a plan::OptimizerKind; std::logic_error for one
 // that has no kernel here. `numbers`: in the device memory of the Exec, or null (kernels/step_numbers).
 UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,
                        std::int64_t step, const kernels::StepNumbers* numbers);
+
+// The same for hidden matrices (plan::is_hidden_matrix), where they have a rule of their own: `rule` is then that of
+// all other parameters, which for Muon is AdamW's. Empty for other optimizers.
+std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const OptimizerSettings& settings,
+                                         const UpdateRule& rule);
 
 const kernels::StepNumbers* numbers_of(const UpdateRule& rule);
 
@@ -53,8 +42,6 @@ struct UpdatedRange {
   base::View parameter;
   std::span<const base::View> states;
   base::View working;
-  // Of hidden matrices, with an optimizer that needs them whole: `gradient` is the update (params/matrix_updates.h).
-  bool of_matrices = false;
 };
 // Weight decay applies to the elements in `decayed`. std::logic_error if the rule has another number of states.
 void apply(tensor::Exec& exec, const UpdateRule& rule, const UpdatedRange& range,

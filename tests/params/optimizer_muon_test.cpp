@@ -14,13 +14,13 @@ namespace optimizer_muon_test {
 constexpr double momentum = 0.9, beta1 = 0.8, beta2 = 0.95, epsilon = 1e-6, rate = 0.02, decay = 0.1;
 constexpr float scale = 0.25f;
 
-params::UpdateRule rule_of(std::int64_t step, bool nesterov) {
+void update(params::ZeroStore& store, std::int64_t step, bool nesterov) {
   params::OptimizerSettings settings;
   settings.momentum = momentum, settings.nesterov = nesterov, settings.weight_decay = decay;
   settings.beta1 = beta1, settings.beta2 = beta2, settings.epsilon = epsilon;
   auto rule = params::update_rule("muon", settings, rate, step, nullptr);
-  std::get<params::MuonRule>(rule).gradient_scale = scale;
-  return rule;
+  std::get<kernels::AdamW>(rule).gradient_scale = scale;
+  store.update(rule, 0, params::matrix_rule("muon", settings, rule));
 }
 
 float number(std::int64_t what, std::int64_t step, const std::string& name, std::int64_t i) {
@@ -77,7 +77,7 @@ Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std:
         gradients.commit();
       }
       store.finish();
-      store.update(rule_of(step, nesterov));
+      update(store, step, nesterov);
     }
     store.complete_weights();
     // As many bytes as the plan says, in each group.
