@@ -82,6 +82,7 @@ TEST(MatrixUpdates, MoveEachElementToItsOwnerAndBack) {
 Plan plan_of(const std::string& optimizer, int data, int tensor, int zero) {
   Plan p;
   p.model = model_of("gpt2-nano");
+  p.model.hidden = 256, p.model.ffn = 1024;
   p.topology = replicas_of(data * tensor, tensor);
   p.tensor = tensor, p.zero = zero, p.optimizer = optimizer;
   p.global_batch = 6, p.micro_batch = 1, p.sequence = 8;
