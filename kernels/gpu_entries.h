@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernels/activation/activation_args.h"
-#include "kernels/adamw/adamw_args.h"
 #include "kernels/attention/attention_args.h"
 #include "kernels/cached_attention/cached_attention_args.h"
 #include "kernels/cast/cast_args.h"
@@ -19,16 +18,15 @@
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
-#include "kernels/lion/lion_args.h"
 #include "kernels/muon/muon_args.h"
 #include "kernels/newton_schulz/newton_schulz_args.h"
 #include "kernels/norm/norm_args.h"
 #include "kernels/ordered_sum/ordered_sum_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
-#include "kernels/sgd/sgd_args.h"
 #include "kernels/slot_groups/slot_groups_args.h"
 #include "kernels/square_sum/square_sum_gpu_args.h"
 #include "kernels/step_numbers/step_numbers_args.h"
+#include "kernels/update/update_args.h"
 
 namespace trainyard::kernels {
 
@@ -37,7 +35,6 @@ namespace trainyard::kernels {
 // the next number of tensor::gpu_abi.
 #define TRAINYARD_GPU_OPERATIONS(X)                     \
   X(activation, ActivationArgs)                         \
-  X(adamw, AdamWArgs)                                   \
   X(attention_forward, AttentionForwardArgs)            \
   X(attention_backward, AttentionBackwardArgs)          \
   X(cached_attention, CachedAttentionArgs)              \
@@ -64,18 +61,17 @@ namespace trainyard::kernels {
   X(grouped_weight, GroupedWeightArgs)                  \
   X(column_sum, ColumnSumArgs)                          \
   X(lane_sum, LaneSumArgs)                              \
-  X(lion, LionArgs)                                     \
   X(muon, MuonArgs)                                     \
   X(newton_schulz, NewtonSchulzArgs)                    \
   X(norm_forward, NormForwardArgs)                      \
   X(norm_backward, NormBackwardArgs)                    \
   X(norm_partial_sum, NormPartialSumArgs)               \
   X(rotary, RotaryGpuArgs)                              \
-  X(sgd, SgdArgs)                                       \
   X(slot_groups, SlotGroupsArgs)                        \
   X(square_sum, SquareSumGpuArgs)                       \
   X(square_sum_total, SquareSumTotalArgs)               \
-  X(step_numbers, StepNumbersArgs)
+  X(step_numbers, StepNumbersArgs)                      \
+  TRAINYARD_UPDATE_RULES(X)
 
 // Every pointer in the arguments is device memory; `threads` is ignored. Work goes to `stream`. Returns nullptr on
 // success, otherwise a text that describes what could not be launched.

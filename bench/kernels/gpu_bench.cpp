@@ -2,7 +2,6 @@
 // bytes a second, as a fraction of a copy.
 #include "bench/limits.h"
 #include "kernels/activation/activation.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
@@ -11,6 +10,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/square_sum/square_sum.h"
+#include "kernels/update/update.h"
 #include "libtrain/base/random.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/tensor/gpu.h"
@@ -137,8 +137,7 @@ void adamw(benchmark::State& state) {
   kernels::AdamW hyper;
   hyper.learning_rate = 1e-3f;
   finish(state, "bytes/s", 30.0 * static_cast<double>(n), copy_limit(), seconds_of([&] {
-           kernels::adamw_update(*gpu().exec,
-                                 {.hyper = hyper, .gradient = g, .parameter = p, .m = m, .v = v, .working = w});
+           kernels::update(*gpu().exec, {.rule = hyper, .gradient = g, .parameter = p, .states = {m, v}, .working = w});
          }));
 }
 

@@ -1,11 +1,11 @@
 // Kernels that memory limits: bytes per second, beside the rate of a plain copy in the same run.
 #include "bench/limits.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/norm/norm.h"
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/square_sum/square_sum.h"
+#include "kernels/update/update.h"
 
 #include <benchmark/benchmark.h>
 
@@ -45,11 +45,10 @@ void adamw(benchmark::State& state) {
   kernels::AdamW hyper;
   hyper.learning_rate = 1e-3f;
   for (auto _ : state)
-    kernels::adamw_update(*b.exec, {.hyper = hyper,
-                                    .gradient = View::of(g.data(), {count}),
-                                    .parameter = View::of(p.data(), {count}),
-                                    .m = View::of(m.data(), {count}),
-                                    .v = View::of(v.data(), {count})});
+    kernels::update(*b.exec, {.rule = hyper,
+                              .gradient = View::of(g.data(), {count}),
+                              .parameter = View::of(p.data(), {count}),
+                              .states = {View::of(m.data(), {count}), View::of(v.data(), {count})}});
   b.report(28.0 * count);
 }
 

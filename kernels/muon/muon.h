@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/decayed_ranges.h"
-#include "kernels/step_numbers/step_numbers_args.h"
+#include "kernels/update/rule.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
@@ -12,12 +12,9 @@
 
 namespace trainyard::kernels {
 
-struct Muon {
-  float learning_rate = 0, momentum = 0.95f, weight_decay = 0;
+struct Muon : UpdateStep {
+  float momentum = 0.95f;
   bool nesterov = false;
-  float gradient_scale = 1;
-  const StepNumbers* numbers =
-      nullptr;  // in the Exec's device memory, or null; gives the scale; nothing changes if its `finite` is 0
 };
 
 // Replaces the gradient by the direction that is orthogonalised. Each element goes through these lines in this order,

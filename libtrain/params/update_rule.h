@@ -1,16 +1,13 @@
 // UpdateRule: what one step does to a range of parameters, as the numbers of the optimizer's kernel.
 #pragma once
 
-#include "kernels/adamw/adamw.h"
-#include "kernels/lion/lion.h"
 #include "kernels/muon/muon.h"
-#include "kernels/sgd/sgd.h"
+#include "kernels/update/update.h"
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <variant>
 
 namespace trainyard::params {
 
@@ -21,7 +18,7 @@ struct OptimizerSettings {
   bool nesterov = false;
 };
 
-using UpdateRule = std::variant<kernels::AdamW, kernels::Lion, kernels::Sgd>;
+using kernels::UpdateRule;
 
 // What step `step` (the first is 1) does. `optimizer` is the name of a plan::OptimizerKind; std::logic_error for one
 // that has no kernel here. `numbers`: in the device memory of the Exec, or null (kernels/step_numbers).

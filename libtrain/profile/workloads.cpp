@@ -1,11 +1,11 @@
 // The list of ceilings and the work behind each.
-#include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cast/cast.h"
 #include "kernels/dispatch.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
 #include "kernels/peak/peak.h"
+#include "kernels/update/update.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
@@ -327,7 +327,7 @@ class List {
     kernels::AdamW hyper;
     hyper.learning_rate = 1e-4f;
     return on(b, static_cast<double>(plan::optimizer_kind("adamw").update_bytes() * n), [=](tensor::Exec& e) {
-      kernels::adamw_update(e, {.hyper = hyper, .gradient = g, .parameter = p, .m = m, .v = v});
+      kernels::update(e, {.rule = hyper, .gradient = g, .parameter = p, .states = {m, v}});
     });
   }
   Work disk(bool writes) const {

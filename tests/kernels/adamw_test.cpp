@@ -1,5 +1,5 @@
 // Compares AdamW and Adam with double-precision references, and replays the written sequence bit by bit.
-#include "kernels/adamw/adamw.h"
+#include "kernels/update/update.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
@@ -18,11 +18,10 @@ TEST(AdamW, FollowsTheReference) {
     kernels::AdamW h;
     h.learning_rate = .01f, h.weight_decay = .01f;
     h.bias1 = 1 - std::pow(.9, step + 1), h.bias2 = 1 - std::pow(.999, step + 1);
-    kernels::adamw_update(*bench, {.hyper = h,
-                                   .gradient = base::View::of(g.data(), {3}),
-                                   .parameter = base::View::of(p.data(), {3}),
-                                   .m = base::View::of(m.data(), {3}),
-                                   .v = base::View::of(v.data(), {3})});
+    kernels::update(*bench, {.rule = h,
+                             .gradient = base::View::of(g.data(), {3}),
+                             .parameter = base::View::of(p.data(), {3}),
+                             .states = {base::View::of(m.data(), {3}), base::View::of(v.data(), {3})}});
     for (std::size_t i = 0; i < 3; ++i)
       EXPECT_NEAR(p[i], want[step][i], 4e-7) << "step " << step + 1 << ", element " << i;
     EXPECT_EQ(g, gradients[static_cast<std::size_t>(step)]);
@@ -41,11 +40,10 @@ TEST(Adam, FollowsPyTorch) {
     kernels::AdamW h;
     h.learning_rate = .01f, h.weight_decay = .1f, h.decay_in_gradient = true;
     h.bias1 = 1 - std::pow(.9, step + 1), h.bias2 = 1 - std::pow(.999, step + 1);
-    kernels::adamw_update(*bench, {.hyper = h,
-                                   .gradient = base::View::of(g.data(), {3}),
-                                   .parameter = base::View::of(p.data(), {3}),
-                                   .m = base::View::of(m.data(), {3}),
-                                   .v = base::View::of(v.data(), {3})});
+    kernels::update(*bench, {.rule = h,
+                             .gradient = base::View::of(g.data(), {3}),
+                             .parameter = base::View::of(p.data(), {3}),
+                             .states = {base::View::of(m.data(), {3}), base::View::of(v.data(), {3})}});
     for (std::size_t i = 0; i < 3; ++i)
       EXPECT_NEAR(p[i], want[step][i], 4e-7) << "step " << step + 1 << ", element " << i;
   }
@@ -91,12 +89,11 @@ void expect_written_sequence(bool decay_in_gradient) {
         auto pp = p0, gg = g0, mm = m0, vv = v0;
         const auto narrow = threads % 2 == 0 ? DType::bf16 : DType::f16;
         MatrixBuffer working(narrow, 1, n), rounded_once(narrow, 1, n);
-        kernels::adamw_update(*bench, {.hyper = h,
-                                       .gradient = gg.view(),
-                                       .parameter = pp.view(),
-                                       .m = mm.view(),
-                                       .v = vv.view(),
-                                       .working = working.view()});
+        kernels::update(*bench, {.rule = h,
+                                 .gradient = gg.view(),
+                                 .parameter = pp.view(),
+                                 .states = {mm.view(), vv.view()},
+                                 .working = working.view()});
         ASSERT_EQ(gg.bytes, g0.bytes);
         for (std::size_t i = 0; i < size; ++i) {
           const auto at = static_cast<std::int64_t>(i);
@@ -117,13 +114,15 @@ TEST(Adam, IsTheWrittenSequence) { expect_written_sequence(true); }
 TEST(AdamW, RefusesOtherTypesAndSizes) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 1, 4), b(DType::f32, 1, 5), c(DType::f64, 1, 4);
-  EXPECT_ANY_THROW(kernels::adamw_update(
-      *bench, {.hyper = {}, .gradient = b.view(), .parameter = a.view(), .m = a.view(), .v = a.view()}));
-  EXPECT_ANY_THROW(kernels::adamw_update(
-      *bench, {.hyper = {}, .gradient = c.view(), .parameter = a.view(), .m = a.view(), .v = a.view()}));
-  EXPECT_ANY_THROW(kernels::adamw_update(
-      *bench,
-      {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .m = a.view(), .v = a.view(), .working = a.view()}));
+  EXPECT_ANY_THROW(kernels::update(
+      *bench, {.rule = kernels::AdamW{}, .gradient = b.view(), .parameter = a.view(), .states = {a.view(), a.view()}}));
+  EXPECT_ANY_THROW(kernels::update(
+      *bench, {.rule = kernels::AdamW{}, .gradient = c.view(), .parameter = a.view(), .states = {a.view(), a.view()}}));
+  EXPECT_ANY_THROW(kernels::update(*bench, {.rule = kernels::AdamW{},
+                                            .gradient = a.view(),
+                                            .parameter = a.view(),
+                                            .states = {a.view(), a.view()},
+                                            .working = a.view()}));
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 // Compares the optimizers' GPU kernels with their CPU kernels, bit by bit.
-#include "kernels/adamw/adamw.h"
-#include "kernels/lion/lion.h"
 #include "kernels/muon/muon.h"
 #include "kernels/newton_schulz/newton_schulz.h"
-#include "kernels/sgd/sgd.h"
+#include "kernels/update/update.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/gpu_compare.h"
 
@@ -27,13 +25,12 @@ void compare_adamw(bool decay_in_gradient) {
         h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
         const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
         const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
-        kernels::adamw_update(place.exec(), {.hyper = h,
-                                             .gradient = place(g),
-                                             .parameter = place(p),
-                                             .m = place(m),
-                                             .v = place(v),
-                                             .working = narrow,
-                                             .decayed = decayed});
+        kernels::update(place.exec(), {.rule = h,
+                                       .gradient = place(g),
+                                       .parameter = place(p),
+                                       .states = {place(m), place(v)},
+                                       .working = narrow,
+                                       .decayed = decayed});
         place.fetch();
         Outputs out{p, m, v};
         if (base::is_narrow(t)) out.push_back(working);
@@ -57,12 +54,12 @@ TEST(GpuUpdate, LionGivesTheBitsOfTheCpu) {
         h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.gradient_scale = 0.37f;
         const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
         const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
-        kernels::lion_update(place.exec(), {.hyper = h,
-                                            .gradient = place(g),
-                                            .parameter = place(p),
-                                            .m = place(m),
-                                            .working = narrow,
-                                            .decayed = decayed});
+        kernels::update(place.exec(), {.rule = h,
+                                       .gradient = place(g),
+                                       .parameter = place(p),
+                                       .states = {place(m)},
+                                       .working = narrow,
+                                       .decayed = decayed});
         place.fetch();
         Outputs out{p, m};
         if (base::is_narrow(t)) out.push_back(working);
@@ -82,12 +79,12 @@ TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {
           h.learning_rate = 1e-2f, h.weight_decay = 0.1f, h.gradient_scale = 0.37f, h.nesterov = nesterov;
           const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
           const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
-          kernels::sgd_update(place.exec(), {.hyper = h,
-                                             .gradient = place(g),
-                                             .parameter = place(p),
-                                             .buffer = place(b),
-                                             .working = narrow,
-                                             .decayed = decayed});
+          kernels::update(place.exec(), {.rule = h,
+                                         .gradient = place(g),
+                                         .parameter = place(p),
+                                         .states = {place(b)},
+                                         .working = narrow,
+                                         .decayed = decayed});
           place.fetch();
           Outputs out{p, b};
           if (base::is_narrow(t)) out.push_back(working);
@@ -159,8 +156,8 @@ TEST(GpuUpdate, AdamWTakesTheScaleOfTheStep) {
           kernels::AdamW h;
           h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;  // not used
           h.numbers = place.raw(numbers);
-          kernels::adamw_update(
-              place.exec(), {.hyper = h, .gradient = place(g), .parameter = place(p), .m = place(m), .v = place(v)});
+          kernels::update(place.exec(),
+                          {.rule = h, .gradient = place(g), .parameter = place(p), .states = {place(m), place(v)}});
           place.fetch();
           for (std::int64_t i = 0; i < 100; ++i)
             EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
@@ -183,7 +180,7 @@ TEST(GpuUpdate, LionTakesTheScaleOfTheStep) {
           kernels::Lion h;
           h.learning_rate = 0.1f, h.gradient_scale = 1e9f;  // not used
           h.numbers = place.raw(numbers);
-          kernels::lion_update(place.exec(), {.hyper = h, .gradient = place(g), .parameter = place(p), .m = place(m)});
+          kernels::update(place.exec(), {.rule = h, .gradient = place(g), .parameter = place(p), .states = {place(m)}});
           place.fetch();
           for (std::int64_t i = 0; i < 101; ++i)
             EXPECT_EQ(m(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
@@ -206,8 +203,7 @@ TEST(GpuUpdate, SgdTakesTheScaleOfTheStep) {
           kernels::Sgd h;
           h.learning_rate = 0.1f, h.gradient_scale = 1e9f;  // not used
           h.numbers = place.raw(numbers);
-          kernels::sgd_update(place.exec(),
-                              {.hyper = h, .gradient = place(g), .parameter = place(p), .buffer = place(b)});
+          kernels::update(place.exec(), {.rule = h, .gradient = place(g), .parameter = place(p), .states = {place(b)}});
           place.fetch();
           for (std::int64_t i = 0; i < 101; ++i)
             EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;

@@ -1,5 +1,5 @@
 // Compares Lion with a double-precision reference over many steps, and replays the written sequence bit by bit.
-#include "kernels/lion/lion.h"
+#include "kernels/update/update.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
@@ -40,7 +40,7 @@ TEST(Lion, FollowsTheReferenceForManySteps) {
         MatrixBuffer g(DType::f32, 1, n);
         g.fill(static_cast<std::uint64_t>(step) + 2);
         g.set(0, 0, 0);
-        kernels::lion_update(*bench, {.hyper = h, .gradient = g.view(), .parameter = p.view(), .m = m.view()});
+        kernels::update(*bench, {.rule = h, .gradient = g.view(), .parameter = p.view(), .states = {m.view()}});
         for (std::int64_t i = 0; i < n; ++i) {
           const auto at = static_cast<std::size_t>(i);
           want[at] = plain[at].step(want[at], 0.5 * g(0, i));
@@ -94,12 +94,12 @@ TEST(Lion, IsTheWrittenSequence) {
         auto pp = p0, gg = g0, mm = m0;
         const auto narrow = threads % 2 == 0 ? DType::bf16 : DType::f16;
         MatrixBuffer working(narrow, 1, n), rounded_once(narrow, 1, n);
-        kernels::lion_update(*bench, {.hyper = h,
-                                      .gradient = gg.view(),
-                                      .parameter = pp.view(),
-                                      .m = mm.view(),
-                                      .working = working.view(),
-                                      .decayed = decayed});
+        kernels::update(*bench, {.rule = h,
+                                 .gradient = gg.view(),
+                                 .parameter = pp.view(),
+                                 .states = {mm.view()},
+                                 .working = working.view(),
+                                 .decayed = decayed});
         ASSERT_EQ(gg.bytes, g0.bytes);
         for (std::int64_t i = 0; i < n; ++i) {
           const auto at = static_cast<std::size_t>(i);
@@ -122,26 +122,33 @@ TEST(Lion, ChangesNothingInAStepThatIsNotFinite) {
   numbers.gradient_scale = 1, numbers.finite = 0;
   kernels::Lion h;
   h.learning_rate = 1, h.numbers = &numbers;
-  kernels::lion_update(*bench, {.hyper = h, .gradient = g.view(), .parameter = p.view(), .m = m.view()});
+  kernels::update(*bench, {.rule = h, .gradient = g.view(), .parameter = p.view(), .states = {m.view()}});
   EXPECT_EQ(p.bytes, before);
   EXPECT_EQ(m.bytes, moment);
   numbers.finite = 1;
-  kernels::lion_update(*bench, {.hyper = h, .gradient = g.view(), .parameter = p.view(), .m = m.view()});
+  kernels::update(*bench, {.rule = h, .gradient = g.view(), .parameter = p.view(), .states = {m.view()}});
   EXPECT_NE(p.bytes, before);
 }
 
 TEST(Lion, RefusesOtherTypesAndSizes) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 1, 4), b(DType::f32, 1, 5), c(DType::f64, 1, 4);
-  EXPECT_ANY_THROW(
-      kernels::lion_update(*bench, {.hyper = {}, .gradient = b.view(), .parameter = a.view(), .m = a.view()}));
-  EXPECT_ANY_THROW(
-      kernels::lion_update(*bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .m = c.view()}));
-  EXPECT_ANY_THROW(kernels::lion_update(
-      *bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .m = a.view(), .working = a.view()}));
+  EXPECT_ANY_THROW(kernels::update(
+      *bench, {.rule = kernels::Lion{}, .gradient = b.view(), .parameter = a.view(), .states = {a.view()}}));
+  EXPECT_ANY_THROW(kernels::update(
+      *bench, {.rule = kernels::Lion{}, .gradient = a.view(), .parameter = a.view(), .states = {c.view()}}));
+  EXPECT_ANY_THROW(kernels::update(  // a state too many, then one too few
+      *bench, {.rule = kernels::Lion{}, .gradient = a.view(), .parameter = a.view(), .states = {a.view(), a.view()}}));
+  EXPECT_ANY_THROW(kernels::update(*bench, {.rule = kernels::Lion{}, .gradient = a.view(), .parameter = a.view()}));
+  EXPECT_ANY_THROW(kernels::update(*bench, {.rule = kernels::Lion{},
+                                            .gradient = a.view(),
+                                            .parameter = a.view(),
+                                            .states = {a.view()},
+                                            .working = a.view()}));
   const std::vector<kernels::Range> many(17);
-  EXPECT_ANY_THROW(kernels::lion_update(
-      *bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .m = a.view(), .decayed = many}));
+  EXPECT_ANY_THROW(kernels::update(
+      *bench,
+      {.rule = kernels::Lion{}, .gradient = a.view(), .parameter = a.view(), .states = {a.view()}, .decayed = many}));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Compares SGD with momentum with a double-precision reference over many steps, and replays the written sequence bit by
 // bit.
-#include "kernels/sgd/sgd.h"
+#include "kernels/update/update.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
@@ -40,8 +40,7 @@ TEST(Sgd, FollowsTheReferenceForManySteps) {
         for (int step = 0; step < steps; ++step) {
           MatrixBuffer g(DType::f32, 1, n);
           g.fill(static_cast<std::uint64_t>(step) + 2);
-          kernels::sgd_update(*bench,
-                              {.hyper = h, .gradient = g.view(), .parameter = p.view(), .buffer = buffer.view()});
+          kernels::update(*bench, {.rule = h, .gradient = g.view(), .parameter = p.view(), .states = {buffer.view()}});
           for (std::int64_t i = 0; i < n; ++i) {
             const auto at = static_cast<std::size_t>(i);
             want[at] = plain[at].step(want[at], 0.5 * g(0, i));
@@ -84,12 +83,12 @@ TEST(Sgd, IsTheWrittenSequence) {
           auto pp = p0, gg = g0, bb = b0;
           const auto narrow = threads % 2 == 0 ? DType::bf16 : DType::f16;
           MatrixBuffer working(narrow, 1, n), rounded_once(narrow, 1, n);
-          kernels::sgd_update(*bench, {.hyper = h,
-                                       .gradient = gg.view(),
-                                       .parameter = pp.view(),
-                                       .buffer = bb.view(),
-                                       .working = working.view(),
-                                       .decayed = decayed});
+          kernels::update(*bench, {.rule = h,
+                                   .gradient = gg.view(),
+                                   .parameter = pp.view(),
+                                   .states = {bb.view()},
+                                   .working = working.view(),
+                                   .decayed = decayed});
           ASSERT_EQ(gg.bytes, g0.bytes);
           for (std::int64_t i = 0; i < n; ++i) {
             const auto at = static_cast<std::size_t>(i);
@@ -112,26 +111,30 @@ TEST(Sgd, ChangesNothingInAStepThatIsNotFinite) {
   numbers.gradient_scale = 1, numbers.finite = 0;
   kernels::Sgd h;
   h.learning_rate = 1, h.numbers = &numbers;
-  kernels::sgd_update(*bench, {.hyper = h, .gradient = g.view(), .parameter = p.view(), .buffer = b.view()});
+  kernels::update(*bench, {.rule = h, .gradient = g.view(), .parameter = p.view(), .states = {b.view()}});
   EXPECT_EQ(p.bytes, before);
   EXPECT_EQ(b.bytes, buffer);
   numbers.finite = 1;
-  kernels::sgd_update(*bench, {.hyper = h, .gradient = g.view(), .parameter = p.view(), .buffer = b.view()});
+  kernels::update(*bench, {.rule = h, .gradient = g.view(), .parameter = p.view(), .states = {b.view()}});
   EXPECT_NE(p.bytes, before);
 }
 
 TEST(Sgd, RefusesOtherTypesAndSizes) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 1, 4), b(DType::f32, 1, 5), c(DType::f64, 1, 4);
-  EXPECT_ANY_THROW(
-      kernels::sgd_update(*bench, {.hyper = {}, .gradient = b.view(), .parameter = a.view(), .buffer = a.view()}));
-  EXPECT_ANY_THROW(
-      kernels::sgd_update(*bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .buffer = c.view()}));
-  EXPECT_ANY_THROW(kernels::sgd_update(
-      *bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .buffer = a.view(), .working = a.view()}));
+  EXPECT_ANY_THROW(kernels::update(
+      *bench, {.rule = kernels::Sgd{}, .gradient = b.view(), .parameter = a.view(), .states = {a.view()}}));
+  EXPECT_ANY_THROW(kernels::update(
+      *bench, {.rule = kernels::Sgd{}, .gradient = a.view(), .parameter = a.view(), .states = {c.view()}}));
+  EXPECT_ANY_THROW(kernels::update(*bench, {.rule = kernels::Sgd{},
+                                            .gradient = a.view(),
+                                            .parameter = a.view(),
+                                            .states = {a.view()},
+                                            .working = a.view()}));
   const std::vector<kernels::Range> many(17);
-  EXPECT_ANY_THROW(kernels::sgd_update(
-      *bench, {.hyper = {}, .gradient = a.view(), .parameter = a.view(), .buffer = a.view(), .decayed = many}));
+  EXPECT_ANY_THROW(kernels::update(
+      *bench,
+      {.rule = kernels::Sgd{}, .gradient = a.view(), .parameter = a.view(), .states = {a.view()}, .decayed = many}));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Every operation refuses an operand of a type that its kernel would misread, and names the operand. Those of experts
 // are in types_experts_test.cpp.
 #include "kernels/activation/activation.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/cast/cast.h"
@@ -11,14 +10,13 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/lane_sum/lane_sum.h"
 #include "kernels/linear/linear.h"
-#include "kernels/lion/lion.h"
 #include "kernels/muon/muon.h"
 #include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/norm/norm.h"
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/rotary/rotary.h"
-#include "kernels/sgd/sgd.h"
 #include "kernels/square_sum/square_sum.h"
+#include "kernels/update/update.h"
 #include "tests/kernels/operand_types.h"
 
 #include <gtest/gtest.h>
@@ -45,35 +43,39 @@ TEST(OperandTypes, Activations) {
 
 TEST(OperandTypes, AdamW) {
   const auto f = DType::f32;
-  expect_types("adamw_update",
-               {{"parameter", {4}, f},
-                {"gradient", {4}, f},
-                {"m", {4}, f},
-                {"v", {4}, f},
-                {"working", {4}, DType::bf16, {DType::f16}}},
-               [](auto& e, const auto& v) {
-                 kernels::adamw_update(
-                     e, {.hyper = {}, .gradient = v[1], .parameter = v[0], .m = v[2], .v = v[3], .working = v[4]});
-               });
+  expect_types(
+      "update",
+      {{"parameter", {4}, f},
+       {"gradient", {4}, f},
+       {"m", {4}, f},
+       {"v", {4}, f},
+       {"working", {4}, DType::bf16, {DType::f16}}},
+      [](auto& e, const auto& v) {
+        kernels::update(
+            e,
+            {.rule = kernels::AdamW{}, .gradient = v[1], .parameter = v[0], .states = {v[2], v[3]}, .working = v[4]});
+      });
 }
 
 TEST(OperandTypes, Lion) {
   const auto f = DType::f32;
   expect_types(
-      "lion_update",
+      "update",
       {{"parameter", {4}, f}, {"gradient", {4}, f}, {"m", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
       [](auto& e, const auto& v) {
-        kernels::lion_update(e, {.hyper = {}, .gradient = v[1], .parameter = v[0], .m = v[2], .working = v[3]});
+        kernels::update(
+            e, {.rule = kernels::Lion{}, .gradient = v[1], .parameter = v[0], .states = {v[2]}, .working = v[3]});
       });
 }
 
 TEST(OperandTypes, Sgd) {
   const auto f = DType::f32;
   expect_types(
-      "sgd_update",
+      "update",
       {{"parameter", {4}, f}, {"gradient", {4}, f}, {"buffer", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
       [](auto& e, const auto& v) {
-        kernels::sgd_update(e, {.hyper = {}, .gradient = v[1], .parameter = v[0], .buffer = v[2], .working = v[3]});
+        kernels::update(
+            e, {.rule = kernels::Sgd{}, .gradient = v[1], .parameter = v[0], .states = {v[2]}, .working = v[3]});
       });
 }
 

@@ -155,7 +155,9 @@ TEST_P(RanksOfAFlatGroup, EachIsReducedAndGatheredOverItsOwn) {
     EXPECT_EQ(kernels::value(squares),
               static_cast<double>(elements) * 28 * 28 + static_cast<double>(of_head) * 60 * 60);
 
-    store.update(kernels::AdamW{.learning_rate = 0.01f});
+    kernels::AdamW rule;
+    rule.learning_rate = 0.01f;
+    store.update(rule);
     const auto updated = weights_of(r, store);
     for (std::size_t u = 0; u < updated.size(); ++u) {
       EXPECT_NE(updated[u], expected[u]);

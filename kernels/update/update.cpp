@@ -1,0 +1,84 @@
+// Checks the views of an update, and dispatches by rule and device.
+#include "kernels/update/update.h"
+
+#include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
+#include "kernels/update/update_args.h"
+
+namespace trainyard::kernels {
+
+namespace {
+
+#define TRAINYARD_UPDATE_CALLS(name, Args)                                   \
+  void update_on_cpu(const Args& a) { TRAINYARD_CPU_CALL(name##_cpu, (a)); } \
+  void update_on_gpu(const Args& a, void* stream) {                          \
+    tensor::require_gpu(gpu_kernels().name(a, stream), #name " on the GPU"); \
+  }
+TRAINYARD_UPDATE_RULES(TRAINYARD_UPDATE_CALLS)
+#undef TRAINYARD_UPDATE_CALLS
+
+template <class Rule> void require_operands(const Update& u) {
+  constexpr auto count = std::size(Rule::states);
+  const auto require = [&](const char* name, const base::ConstView& view) {
+    require_type(view, base::DType::f32, "update", name);
+    TRAINYARD_ASSERT(view.count() == u.parameter.count() && view.dense(), "update: {} of {} elements for {}", name,
+                     view.count(), u.parameter.count());
+  };
+  require("parameter", u.parameter);
+  require("gradient", u.gradient);
+  for (std::size_t s = 0; s < u.states.size(); ++s)
+    if (s < count) require(Rule::states[s], u.states[s]);
+    else TRAINYARD_ASSERT(!u.states[s], "update: state {} of a rule that has {}", s + 1, count);
+  require_types(u.working, narrow_types, "update", "working");
+  TRAINYARD_ASSERT(!u.working || u.working.count() == u.parameter.count(), "working copy of {} elements",
+                   u.working.count());
+}
+
+template <class Rule> UpdateArgs<Rule> arguments(const Rule& rule, const Update& u) {
+  UpdateArgs<Rule> a;
+  a.parameter = mat(u.parameter), a.gradient = mat(u.gradient), a.working = mat(u.working);
+  a.sequence = rule.sequence();
+  a.learning_rate = rule.learning_rate, a.weight_decay = rule.weight_decay, a.scale = rule.gradient_scale;
+  for (std::size_t s = 0; s < std::size(Rule::states); ++s) a.states[s] = mat(u.states[s]);
+  return a;
+}
+
+// The operands' elements in a range.
+Update part_of_update(const Update& u, Range r) {
+  auto part = u;
+  part.gradient = elements_of(u.gradient, r), part.parameter = elements_of(u.parameter, r);
+  for (auto& state : part.states) state = elements_of(state, r);
+  part.working = elements_of(u.working, r);
+  return part;
+}
+
+template <class Rule> void update_by(tensor::Exec& exec, const Rule& rule, const Update& u) {
+  const Range whole{0, u.parameter.count()};
+  const auto decayed = u.decayed.value_or(std::span(&whole, 1));
+  TRAINYARD_ASSERT(decayed.size() <= most_decayed_ranges, "{} ranges", decayed.size());
+  require_operands<Rule>(u);
+  if (exec.on_gpu()) {
+    auto all = arguments(rule, u);
+    all.numbers = rule.numbers;
+    for (const auto& r : decayed) all.first[all.ranges] = r.first, all.end[all.ranges++] = r.end;
+    return exec.run([&exec, all] { update_on_gpu(all, exec.stream()); });
+  }
+  for_each_stretch(u.parameter.count(), decayed, [&](Range r, bool decays) {
+    auto a = arguments(rule, part_of_update(u, r));
+    if (!decays) a.weight_decay = 0;
+    a.threads = exec.threads();
+    exec.run([a, numbers = rule.numbers]() mutable {
+      if (numbers != nullptr && numbers->finite == 0) return;
+      if (numbers != nullptr) a.scale = numbers->gradient_scale;
+      update_on_cpu(a);
+    });
+  });
+}
+
+}  // namespace
+
+void update(tensor::Exec& exec, const Update& u) {
+  std::visit([&](const auto& rule) { update_by(exec, rule, u); }, u.rule);
+}
+
+}  // namespace trainyard::kernels

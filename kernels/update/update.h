@@ -1,0 +1,31 @@
+// Element-wise updates of parameters by an optimizer, in one pass: a written sequence of correctly rounded f32
+// operations, which the header of each rule has.
+#pragma once
+
+#include "kernels/decayed_ranges.h"
+#include "kernels/update/rules.h"
+#include "libtrain/base/view.h"
+#include "libtrain/tensor/exec.h"
+
+#include <array>
+#include <optional>
+#include <span>
+
+namespace trainyard::kernels {
+
+// Each element goes through the sequence of the rule. Then working = p rounded to its dtype, where given.
+// All views are dense and of the same count. One pass (one launch on a GPU) updates several parameters that are stored
+// back to back.
+struct Update {
+  UpdateRule rule;
+  base::ConstView gradient;                      // f32
+  base::View parameter;                          // f32
+  std::array<base::View, most_states> states{};  // f32; in the order of Rule::states, absent beyond them
+  base::View working = {};                       // bf16 or f16
+  // Weight decay applies to these elements, at most most_decayed_ranges; for all others weight_decay is 0. Absent: it
+  // applies to all.
+  std::optional<std::span<const Range>> decayed = {};
+};
+void update(tensor::Exec& exec, const Update& update);
+
+}  // namespace trainyard::kernels

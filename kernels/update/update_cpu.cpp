@@ -1,0 +1,69 @@
+// Applies the sequence of each rule, element by element. Square root and division are correctly rounded on every path.
+#include "kernels/update/update_args.h"
+
+#include "kernels/cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+using std::int64_t;
+
+// f32 as UpdatedElement wants it. These sources are compiled without contraction (-ffp-contract=off).
+struct RoundedFloat {
+  float v;
+  RoundedFloat() = default;
+  explicit RoundedFloat(float x) : v(x) {}
+  friend RoundedFloat operator+(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v + b.v); }
+  friend RoundedFloat operator-(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v - b.v); }
+  friend RoundedFloat operator*(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v * b.v); }
+  friend RoundedFloat operator/(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v / b.v); }
+  friend bool operator<(RoundedFloat a, RoundedFloat b) { return a.v < b.v; }
+  friend bool operator>(RoundedFloat a, RoundedFloat b) { return a.v > b.v; }
+  friend RoundedFloat root(RoundedFloat a) { return RoundedFloat(sqrt_of(a.v)); }
+};
+
+// A function of its own, so that the element of each lane stays in registers.
+template <class Rule> [[gnu::always_inline]] inline void update_element(const UpdateArgs<Rule>& a,
+                                                                        const float* gradient, float* p,
+                                                                        float* const* states, int64_t i) {
+  constexpr int count = UpdateArgs<Rule>::states_of_rule;
+  using F = RoundedFloat;
+  UpdatedElement<F, count> e;
+  e.gradient = F(gradient[i]) * F(a.scale);
+  e.parameter = F(p[i]);
+  for (int s = 0; s < count; ++s) e.states[s] = F(states[s][i]);
+  e.rate = F(a.learning_rate);
+  e.decay = F(a.weight_decay);
+  a.sequence(e);
+  for (int s = 0; s < count; ++s) states[s][i] = e.states[s].v;
+  p[i] = e.parameter.v;
+}
+
+template <class Rule> void update_block(const UpdateArgs<Rule>& all, int64_t from, int64_t to) {
+  const auto a = all;
+  float* __restrict p = a.parameter.template ptr<float>();
+  const float* __restrict gradient = a.gradient.template ptr<float>();
+  float* states[UpdateArgs<Rule>::states_of_rule];
+  for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) states[s] = a.states[s].template ptr<float>();
+#pragma omp simd
+  for (int64_t i = from; i < to; ++i) update_element(a, gradient, p, states, i);
+  if (a.working.empty()) return;
+  with_narrow_type(a.working.type,
+                   [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + from, p + from, to - from); });
+}
+
+template <class Rule> void update_blocks(const UpdateArgs<Rule>& a) {
+  constexpr int64_t block = 8192;
+  const int64_t n = a.parameter.rows * a.parameter.cols, blocks = (n + block - 1) / block;
+#pragma omp parallel for num_threads(a.threads) schedule(static) if (blocks > 2)
+  for (int64_t b = 0; b < blocks; ++b) update_block(a, b * block, (b + 1) * block < n ? (b + 1) * block : n);
+}
+
+}  // namespace
+
+#define TRAINYARD_UPDATE_VARIANT(name, Args) \
+  void name##_cpu(const Args& a) { update_blocks(a); }
+TRAINYARD_UPDATE_RULES(TRAINYARD_UPDATE_VARIANT)
+#undef TRAINYARD_UPDATE_VARIANT
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -1,0 +1,82 @@
+// Applies the sequence of each rule with every operation rounded on its own, so that the bits are the CPU's.
+#include "kernels/gpu_device.h"
+#include "kernels/gpu_entries.h"
+
+namespace trainyard::kernels {
+namespace {
+
+// f32 as UpdatedElement wants it. The compiler contracts none of these operations.
+struct RoundedFloat {
+  float v;
+  RoundedFloat() = default;
+  __device__ explicit RoundedFloat(float x) : v(x) {}
+  friend __device__ RoundedFloat operator+(RoundedFloat a, RoundedFloat b) { return RoundedFloat(__fadd_rn(a.v, b.v)); }
+  friend __device__ RoundedFloat operator-(RoundedFloat a, RoundedFloat b) { return RoundedFloat(__fsub_rn(a.v, b.v)); }
+  friend __device__ RoundedFloat operator*(RoundedFloat a, RoundedFloat b) { return RoundedFloat(__fmul_rn(a.v, b.v)); }
+  friend __device__ RoundedFloat operator/(RoundedFloat a, RoundedFloat b) { return RoundedFloat(__fdiv_rn(a.v, b.v)); }
+  friend __device__ bool operator<(RoundedFloat a, RoundedFloat b) { return a.v < b.v; }
+  friend __device__ bool operator>(RoundedFloat a, RoundedFloat b) { return a.v > b.v; }
+  friend __device__ RoundedFloat root(RoundedFloat a) { return RoundedFloat(__fsqrt_rn(a.v)); }
+};
+
+// Each thread updates V neighbouring elements at a time. W is the type of the working copy, where there is one.
+template <class Rule, class W, int V> __global__ void update_kernel(UpdateArgs<Rule> a) {
+  constexpr int count = UpdateArgs<Rule>::states_of_rule;
+  using F = RoundedFloat;
+  auto* parameters = static_cast<float*>(a.parameter.data);
+  const auto* gradients = static_cast<const float*>(a.gradient.data);
+  auto* working = static_cast<W*>(a.working.data);
+  const float scale = a.numbers != nullptr ? a.numbers->gradient_scale : a.scale;
+  if (a.numbers != nullptr && a.numbers->finite == 0) return;
+  TRAINYARD_EACH(group, a.parameter.rows * a.parameter.cols / V) {
+    const std::int64_t at = group * V;
+    const auto gradient = vec_at<V>(gradients + at);
+    auto p = vec_at<V>(parameters + at);
+    Vec<float, V> states[count];
+#pragma unroll
+    for (int s = 0; s < count; ++s) states[s] = vec_at<V>(static_cast<const float*>(a.states[s].data) + at);
+    Vec<W, V> narrow;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      UpdatedElement<F, count> e;
+      e.decay = F(0);
+      for (int r = 0; r < a.ranges; ++r)
+        if (at + k >= a.first[r] && at + k < a.end[r]) e.decay = F(a.weight_decay);
+      e.gradient = F(gradient.v[k]) * F(scale);
+      e.parameter = F(p.v[k]);
+#pragma unroll
+      for (int s = 0; s < count; ++s) e.states[s] = F(states[s].v[k]);
+      e.rate = F(a.learning_rate);
+      a.sequence(e);
+#pragma unroll
+      for (int s = 0; s < count; ++s) states[s].v[k] = e.states[s].v;
+      p.v[k] = e.parameter.v;
+      store(&narrow.v[k], p.v[k]);
+    }
+#pragma unroll
+    for (int s = 0; s < count; ++s) put_vec(static_cast<float*>(a.states[s].data) + at, states[s]);
+    put_vec(parameters + at, p);
+    if (working != nullptr) put_vec(working + at, narrow);
+  }
+}
+
+template <class Rule> const char* launch_update(const UpdateArgs<Rule>& a, void* stream) {
+  bool grouped = in_groups(4, a.parameter, a.gradient, a.working);
+  for (const auto& state : a.states) grouped = grouped && in_groups(4, state);
+  const auto blocks = blocks_for(a.parameter.rows * a.parameter.cols / (grouped ? 4 : 1));
+  with_narrow_type(a.working.type, [&]<class W>(W*) {
+    constexpr auto one = update_kernel<Rule, W, 1>, many = update_kernel<Rule, W, 4>;
+    const auto kernel = grouped ? many : one;
+    TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
+  });
+  return launch_failure();
+}
+
+}  // namespace
+
+#define TRAINYARD_UPDATE_ENTRY(name, Args) \
+  const char* gpu::name(const Args& a, void* stream) { return launch_update(a, stream); }
+TRAINYARD_UPDATE_RULES(TRAINYARD_UPDATE_ENTRY)
+#undef TRAINYARD_UPDATE_ENTRY
+
+}  // namespace trainyard::kernels
