@@ -18,7 +18,7 @@ using testing::SmallRun;
 
 engine::RunConfig muon(const SmallRun& runs, const std::string& output) {
   auto c = runs.config("muon-" + output);
-  c.optimizer = "muon", c.momentum = 0.95, c.nesterov = true, c.weight_decay = 0.05, c.warmup_steps = 3;
+  c.optimizer = "muon", c.momentum = 0.95, c.nesterov = true, c.weight_decay = 0.05, c.warmup_steps = 3, c.steps = 8;
   return c;
 }
 
@@ -44,7 +44,7 @@ TEST(Muon, HasTheSameBitsOnEveryLayout) {
          {ParallelLayout{1, 2, 2, dtype}, ParallelLayout{2, 0, 1, dtype}, ParallelLayout{2, 1, 2, dtype},
           ParallelLayout{3, 0, 1, dtype}, ParallelLayout{3, 2, 1, dtype}, ParallelLayout{2, 3, 1, dtype, "full"},
           ParallelLayout{2, 0, 1, dtype, "none", 2}, ParallelLayout{4, 3, 1, dtype, "none", 2},
-          ParallelLayout{4, 1, 1, dtype, "none", 4, true}, ParallelLayout{2, 0, 1, dtype, "none", 1, false, 2},
+          ParallelLayout{4, 1, 1, dtype, "none", 4}, ParallelLayout{2, 0, 1, dtype, "none", 1, false, 2},
           ParallelLayout{4, 1, 1, dtype, "none", 2, false, 2}}) {
       auto c = muon(runs, text_of(layout));
       EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << c.output;
@@ -75,11 +75,18 @@ TEST(Muon, HasTheSameBitsWithExperts) {
 // A sequence so short that the update's scratch is larger than that of the passes.
 TEST(Muon, TakesAndSendsWhatThePlanSays) {
   SmallRun runs;
+  const auto wide = runs.model("wide", "layers = 2\nhidden = 128\nheads = 4\nkv-heads = 4\nffn = 512\ncontext = 32\n");
   for (const auto& layout : {ParallelLayout{1, 0, 1}, ParallelLayout{2, 0, 1}, ParallelLayout{3, 1, 1},
                              ParallelLayout{3, 3, 1}, ParallelLayout{2, 1, 1, "bf16", "none", 2},
-                             ParallelLayout{4, 2, 1, "f32", "none", 2}, ParallelLayout{4, 3, 2, "f32", "none", 4}}) {
+                             ParallelLayout{4, 2, 1, "f32", "none", 2}, ParallelLayout{4, 3, 2, "f32", "none", 2}}) {
     auto c = muon(runs, "accounting-" + text_of(layout));
-    c.model = runs.llama(), c.sequence = 4, c.steps = 3;
+    c.model = wide, c.sequence = 4, c.steps = 3;
+    auto adamw = c;
+    adamw.optimizer = "adamw";
+    const auto workspace = [&](const engine::RunConfig& of) {
+      return engine::make_setup(of, 1, 1).plan.memory.categories[base::MemoryCategory::workspace];
+    };
+    EXPECT_GT(workspace(c), workspace(adamw));
     EXPECT_EQ(runs.run(c, layout).code, base::ExitCode::done);
     expect_no_difference(runs.reports(), c.output);
   }
@@ -91,13 +98,13 @@ TEST(Muon, ResumesToTheSameBitsOnAnotherLayout) {
   const auto whole = muon(runs, "whole");
   const auto expected = runs.bits(whole, runs.run(whole, {1, 0, 1}));
   auto c = muon(runs, "stopped");
-  c.stop_after = 7;
+  c.stop_after = 3;
   runs.run(c, {3, 0, 1});
-  c.stop_after = 13;
+  c.stop_after = 6;
   const auto from = runs.run(c, {4, 3, 1, "f32", "none", 2}).checkpoint;
   const auto next = (runs.folder() / "muon-resharded").string();
   checkpoint::ReshardOptions options;
-  options.history = engine::history_through(from, 13);
+  options.history = engine::history_through(from, 6);
   checkpoint::reshard(checkpoint::Reader(from), next, {2, {}, 1, {}, {}, 2}, options);
   c.stop_after = 0, c.resume = next;
   EXPECT_EQ(runs.bits(c, runs.run(c, {4, 1, 1, "f32", "none", 2})), expected);
