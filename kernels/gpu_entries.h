@@ -18,6 +18,8 @@
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
+#include "kernels/muon/muon_args.h"
+#include "kernels/newton_schulz/newton_schulz_args.h"
 #include "kernels/norm/norm_args.h"
 #include "kernels/ordered_sum/ordered_sum_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
@@ -59,6 +61,8 @@ namespace trainyard::kernels {
   X(grouped_weight, GroupedWeightArgs)                  \
   X(column_sum, ColumnSumArgs)                          \
   X(lane_sum, LaneSumArgs)                              \
+  X(muon, MuonArgs)                                     \
+  X(newton_schulz, NewtonSchulzArgs)                    \
   X(norm_forward, NormForwardArgs)                      \
   X(norm_backward, NormBackwardArgs)                    \
   X(norm_partial_sum, NormPartialSumArgs)               \

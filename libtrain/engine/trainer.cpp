@@ -285,7 +285,7 @@ void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
 void Trainer::update(std::int64_t completed) {
   const auto rule = params::update_rule(r_.plan.optimizer, settings_, settings_.learning_rate.at(completed - skipped_),
                                         completed + 1 - skipped_, results_->numbers());
-  store_->update(rule, batch_.global_batch * r_.plan.sequence);
+  store_->update(rule, batch_.global_batch * r_.plan.sequence, params::matrix_rule(r_.plan.optimizer, settings_, rule));
 }
 
 double Trainer::validate(std::int64_t sequences) {

@@ -17,6 +17,11 @@ base::View part_of(base::View flat, kernels::Range range) {
 }  // namespace
 
 OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), weights_(weights) {
+  if (kind().collective == plan::OptimizerKind::Collective::whole_matrices) {
+    TRAINYARD_ASSERT(c.shape.gradient == base::DType::f32, "{} with gradients in {}", kind().name,
+                     base::name_of(c.shape.gradient));
+    matrices_.emplace(c);
+  }
   for (int u = 0; u < c.flat_groups(); ++u) {
     if (plan::master_bytes(c.shape.working) > 0)
       master_.push_back(c.arenas.optimizer.allocate(base::DType::f32, {count(u)}));
@@ -41,6 +46,12 @@ OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
       joins = false;
       continue;
     }
+    if (const bool of_matrices = matrices_ && plan::is_hidden_matrix(flat_group, parameter);
+        of_matrices != out.optimizer.back().of_matrices) {
+      out.optimizer.back().all.end = held.at;
+      out.optimizer.push_back({{held.at, end - begin}, {}, of_matrices});
+      joins = false;
+    }
     auto& stretch = out.optimizer.back();
     const auto from = held.at - stretch.all.first;
     if (parameter.decay && joins) stretch.decayed.back().end = from + held.count;
@@ -60,8 +71,21 @@ base::View OptimizerStates::master_shard(int flat_group) {
   return has_master() ? own(base::at(master_, flat_group), flat_group) : weights_.own_shard(flat_group);
 }
 
+// With ZeRO 0 a rank keeps the momentum of its own shard alone up to date, which is what it saves.
+void OptimizerStates::prepare(GradientReduction& gradients, const std::optional<kernels::Muon>& of_matrices) {
+  TRAINYARD_ASSERT(of_matrices.has_value() == matrices_.has_value(), "{} {} a rule of matrices", kind().name,
+                   of_matrices ? "with" : "without");
+  if (!matrices_) return;
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    for (const auto& [first, end] : matrices_->ranges(u))
+      kernels::muon_direction(c_.compute, {.hyper = *of_matrices,
+                                           .gradient = flat_range(gradients.shard(u), first, end - first),
+                                           .m = flat_range(state_shard(0, u), first, end - first)});
+  matrices_->orthogonalise(gradients);
+}
+
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule,
-                             std::int64_t tokens) {
+                             std::int64_t tokens, const std::optional<kernels::Muon>& of_matrices) {
   std::vector<base::View> states(kind().states.size());
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);
@@ -69,9 +93,17 @@ void OptimizerStates::update(GradientReduction& gradients, Weights& weights, con
     const auto i = base::size(u);
     const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
     const auto& ranges = ranges_[i];
-    for (const auto& [all, decayed] : ranges.optimizer) {
+    for (const auto& [all, decayed, is_of_matrices] : ranges.optimizer) {
       if (all.first >= all.end) continue;
       for (std::size_t s = 0; s < states.size(); ++s) states[s] = part_of(states_[i][s], all);
+      if (is_of_matrices) {
+        kernels::muon_update(c_.compute, {.hyper = *of_matrices,
+                                          .update = part_of(gradient, all),
+                                          .parameter = part_of(exact, all),
+                                          .working = part_of(rounded, all),
+                                          .decayed = decayed});
+        continue;
+      }
       apply(c_.compute, rule,
             {.gradient = part_of(gradient, all),
              .parameter = part_of(exact, all),

@@ -5,9 +5,11 @@
 #include "libtrain/base/index.h"
 #include "libtrain/params/context.h"
 #include "libtrain/params/gradients.h"
+#include "libtrain/params/matrix_updates.h"
 #include "libtrain/params/update_rule.h"
 #include "libtrain/params/weights.h"
 
+#include <optional>
 #include <vector>
 
 namespace trainyard::params {
@@ -18,10 +20,15 @@ class OptimizerStates {
  public:
   OptimizerStates(StoreContext& context, Weights& weights);
 
+  // With an optimizer that needs whole matrices, this makes the updates of hidden matrices from their gradients, in the
+  // shards of gradients. Call it before GradientReduction::gather_sums. Does nothing without a rule. Collective.
+  void prepare(GradientReduction& gradients, const std::optional<kernels::Muon>& of_matrices);
+
   // Weight decay applies only to parameters whose inventory entry says so. The rule is one of the context's optimizer.
   // `tokens`: the tokens of the step, from which follows the mean load of an expert. A bias of choices (plan::Update)
   // moves an expert's load towards it.
-  void update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule, std::int64_t tokens);
+  void update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule, std::int64_t tokens,
+              const std::optional<kernels::Muon>& of_matrices = {});
 
   // This rank's shards, f32, [shard] elements. With f32 working weights the master shard is the working copy itself.
   base::View master_shard(int flat_group);
@@ -42,6 +49,7 @@ class OptimizerStates {
   struct Stretch {
     kernels::Range all;
     std::vector<kernels::Range> decayed;
+    bool of_matrices = false;
   };
   // A part of a bias that moves towards an even load (auxiliary-loss-free load balancing).
   struct Biases {
@@ -71,6 +79,7 @@ class OptimizerStates {
   std::vector<base::View> master_;
   std::vector<std::vector<base::View>> states_;  // per flat group, in the order of kind().states
   std::vector<FlatGroupRanges> ranges_;          // per flat group
+  std::optional<MatrixUpdates> matrices_;        // with an optimizer that needs whole matrices
 };
 
 }  // namespace trainyard::params

@@ -38,7 +38,7 @@ kernels::Sgd sgd_rule(const OptimizerSettings& s) {
 
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
   if (optimizer == "adam") return adamw_rule(s, step, true);
-  if (optimizer == "adamw") return adamw_rule(s, step);
+  if (optimizer == "adamw" || optimizer == "muon") return adamw_rule(s, step);
   if (optimizer == "lion") return lion_rule(s);
   if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);
@@ -59,6 +59,16 @@ UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& se
   now.weight_decay = static_cast<float>(settings.weight_decay);
   now.numbers = numbers;
   return rule;
+}
+
+std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const OptimizerSettings& s,
+                                         const UpdateRule& rule) {
+  if (optimizer != "muon") return {};
+  kernels::Muon matrices;
+  matrices.momentum = static_cast<float>(s.momentum);
+  matrices.nesterov = s.nesterov;
+  static_cast<kernels::UpdateStep&>(matrices) = std::visit([](const kernels::UpdateStep& step) { return step; }, rule);
+  return matrices;
 }
 
 const kernels::StepNumbers* numbers_of(const UpdateRule& rule) {

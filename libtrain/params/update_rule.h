@@ -1,9 +1,11 @@
 // UpdateRule: what one step does to a range of parameters, as the numbers of the optimizer's kernel.
 #pragma once
 
+#include "kernels/muon/muon.h"
 #include "kernels/update/update.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -22,6 +24,11 @@ using kernels::UpdateRule;
 // that has no kernel here. `numbers`: in the device memory of the Exec, or null (kernels/step_numbers).
 UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,
                        std::int64_t step, const kernels::StepNumbers* numbers);
+
+// The same for hidden matrices (plan::is_hidden_matrix), where they have a rule of their own: `rule` is then that of
+// all other parameters, which for Muon is AdamW's. Empty for other optimizers.
+std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const OptimizerSettings& settings,
+                                         const UpdateRule& rule);
 
 const kernels::StepNumbers* numbers_of(const UpdateRule& rule);
 

@@ -131,9 +131,10 @@ void ZeroStore::commit(plan::Occurrence occurrence, int source) {
   gradients_.commit(occurrence, source);
 }
 
-void ZeroStore::update(const UpdateRule& rule, std::int64_t tokens) {
+void ZeroStore::update(const UpdateRule& rule, std::int64_t tokens, const std::optional<kernels::Muon>& of_matrices) {
+  states_.prepare(gradients_, of_matrices);
   if (c_.shape.zero == 0) gradients_.gather_sums();
-  states_.update(gradients_, *weights_, rule, tokens);
+  states_.update(gradients_, *weights_, rule, tokens, of_matrices);
 }
 
 }  // namespace trainyard::params

@@ -7,6 +7,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/cost/matrix_updates.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/schedule/schedule.h"
@@ -124,7 +125,14 @@ MemoryBytes largest_memory(const Plan& p) {
   return most;
 }
 
-std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
+namespace {
+
+bool updates_matrices(const Plan& p) {
+  return optimizer_kind(p.optimizer).collective == OptimizerKind::Collective::whole_matrices;
+}
+
+// Of a step, without the exchange of whole matrices.
+std::vector<SizedCalls> calls_of_alike_ranks(const Plan& p, int rank) {
   const int reduction_position = p.topology.reduction_position(rank), stage = p.stage_of(rank);
   const auto part = p.part_of_stage(stage);
   const auto micros = p.batch().micros_of(reduction_position);
@@ -136,6 +144,16 @@ std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
   add(expert_calls(part, p.micro(), Pass::train, p.recompute, p.batch().lockstep_micros()));
   add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
   add(flat_group_of_stages_calls(part, flat_groups_of_stage(p, stage), p.states()));
+  return calls;
+}
+
+}  // namespace
+
+std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
+  auto calls = calls_of_alike_ranks(p, rank);
+  if (!updates_matrices(p)) return calls;
+  const FlatGroupTable table(p.part_of_stage(p.stage_of(rank)), p.topology);
+  for (auto& c : MatrixUpdates(table, p.topology).calls(rank)) calls.push_back(std::move(c));
   return calls;
 }
 
@@ -191,8 +209,33 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
       place->second = out.size();
     }
     const int last = rank_of(end - 1) + of_replica - 1;
-    out.push_back({rank_of(first), last, 1, 0, added_up(all_step_calls(p, rank_of(first)))});
+    out.push_back({rank_of(first), last, 1, 0, added_up(calls_of_alike_ranks(p, rank_of(first)))});
   }
+  return out;
+}
+
+// The same with the exchange of whole matrices, of which each rank sends what its own are. Neighbours that send the
+// same are one entry.
+std::vector<RankTraffic> with_matrices(const Plan& p, int stage, const std::vector<RankTraffic>& alike) {
+  const FlatGroupTable table(p.part_of_stage(stage), p.topology);
+  const MatrixUpdates updates(table, p.topology);
+  std::vector<RankTraffic> out;
+  for (int rank = 0; rank < p.topology.world(); ++rank)
+    for (const auto& entry : alike) {
+      if (!entry.has(rank)) continue;
+      auto operations = entry.operations;
+      for (auto& t : added_up(updates.calls(rank))) {
+        const auto same = std::find_if(operations.begin(), operations.end(), [&](const Traffic& o) {
+          return o.group == t.group && o.operation == t.operation;
+        });
+        if (same == operations.end()) operations.push_back(std::move(t));
+        else same->calls += t.calls, same->bytes += t.bytes;
+      }
+      if (!out.empty() && out.back().last_rank + 1 == rank && out.back().operations == operations)
+        out.back().last_rank = rank;
+      else out.push_back({rank, rank, 1, 0, std::move(operations)});
+      break;
+    }
   return out;
 }
 
@@ -224,8 +267,11 @@ void predict(Plan& p) {
                                [](const auto& a, const auto& b) { return a.total() < b.total(); });
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.traffic.clear();
-  for (int stage = 0; stage < p.pipeline; ++stage)
-    for (auto& ranks : traffic_of_stage(p, stage)) p.traffic.push_back(std::move(ranks));
+  for (int stage = 0; stage < p.pipeline; ++stage) {
+    auto of_stage = traffic_of_stage(p, stage);
+    if (updates_matrices(p) && p.topology.world() > p.pipeline) of_stage = with_matrices(p, stage, of_stage);
+    for (auto& ranks : of_stage) p.traffic.push_back(std::move(ranks));
+  }
 }
 
 std::string schedule_text(const Plan& p) {

@@ -1,4 +1,6 @@
 // Compares the optimizers' GPU kernels with their CPU kernels, bit by bit.
+#include "kernels/muon/muon.h"
+#include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/update/update.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/gpu_compare.h"
@@ -91,6 +93,54 @@ TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {
           return out;
         },
         Same::bits, {DType::f32, DType::bf16, DType::f16});
+}
+
+TEST(GpuUpdate, MuonGivesTheBitsOfTheCpu) {
+  for (const bool nesterov : {false, true})
+    for (const int finite : {1, 0})
+      compare(
+          [&](Place& place, DType t) {
+            MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000),
+                working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
+            p.fill(1), g.fill(2), m.fill(3), working.fill(4);
+            kernels::StepNumbers n;
+            n.gradient_scale = 0.37f, n.finite = finite;
+            std::vector<kernels::StepNumbers> numbers{n};
+            kernels::Muon h;
+            h.learning_rate = 1e-2f, h.weight_decay = 0.1f, h.gradient_scale = 1e9f, h.nesterov = nesterov;
+            h.numbers = place.raw(numbers);
+            const auto before = p.bytes;
+            const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
+            const auto gradient = place(g);
+            const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
+            kernels::muon_direction(place.exec(), {.hyper = h, .gradient = gradient, .m = place(m)});
+            kernels::muon_update(
+                place.exec(),
+                {.hyper = h, .update = gradient, .parameter = place(p), .working = narrow, .decayed = decayed});
+            place.fetch();
+            EXPECT_EQ(p.bytes == before, finite == 0);
+            Outputs out{p, g, m};
+            if (base::is_narrow(t)) out.push_back(working);
+            return out;
+          },
+          Same::bits, {DType::f32, DType::bf16, DType::f16});
+}
+
+// Its products are those of the device's library. Small singular values grow by 500, and rounding with them.
+TEST(GpuUpdate, NewtonSchulzAgreesWithTheCpu) {
+  for (const auto& [rows, cols] : {std::pair(24, 40), std::pair(40, 24), std::pair(16, 16), std::pair(1, 8)}) {
+    Outputs out;
+    for (const auto kind : {Place::Kind::host, Place::Kind::gpu}) {
+      Place place(kind);
+      MatrixBuffer x(DType::f32, rows, cols);
+      kernels::newton_schulz(place.exec(), place(x.fill(7)), 0.5f);
+      place.fetch();
+      out.push_back(x);
+    }
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < cols; ++j)
+        ASSERT_NEAR(out[1](i, j), out[0](i, j), 1e-4) << rows << " x " << cols << " at " << i << "," << j;
+  }
 }
 
 TEST(GpuUpdate, AdamWTakesTheScaleOfTheStep) {

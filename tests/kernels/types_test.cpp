@@ -10,6 +10,8 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/lane_sum/lane_sum.h"
 #include "kernels/linear/linear.h"
+#include "kernels/muon/muon.h"
+#include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/norm/norm.h"
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/rotary/rotary.h"
@@ -81,6 +83,17 @@ TEST(OperandTypes, Sgd) {
                      e,
                      {.rule = kernels::Sgd{}, .gradient = v[1], .parameter = v[0], .states = {v[2]}, .working = v[3]});
                });
+}
+
+TEST(OperandTypes, Muon) {
+  const auto f = DType::f32;
+  expect_types("muon_direction", {{"gradient", {4}, f}, {"m", {4}, f}},
+               [](auto& e, const auto& v) { kernels::muon_direction(e, {.hyper = {}, .gradient = v[0], .m = v[1]}); });
+  expect_types("muon_update", {{"parameter", {4}, f}, {"update", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
+               [](auto& e, const auto& v) {
+                 kernels::muon_update(e, {.hyper = {}, .update = v[1], .parameter = v[0], .working = v[2]});
+               });
+  expect_types("newton_schulz", {{"x", {2, 3}, f}}, [](auto& e, const auto& v) { kernels::newton_schulz(e, v[0], 1); });
 }
 
 TEST(OperandTypes, Attention) {

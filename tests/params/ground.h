@@ -5,6 +5,7 @@
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/params/context.h"
+#include "libtrain/plan/cost/matrix_updates.h"
 #include "libtrain/plan/cost/traffic.h"
 #include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/spec/presets.h"
@@ -132,11 +133,19 @@ class UsedArena : public tensor::Arena {
 // The rank's world, which notes its calls. If `before_each` is given, it runs on the Exec before each call.
 inline comm::World noted_world(const ParallelLayout& c, int rank, comm::ThreadsWorld& threads,
                                const std::function<void()>& before_each) {
-  comm::World world("threads", rank, c.topology(), threads.factory(rank), {plan::Axes{plan::Axis::data}});
+  comm::World world("threads", rank, c.topology(), threads.factory(rank),
+                    {plan::Axes{plan::Axis::data}, plan::Axes{plan::Axis::tensor}});
   world.replace_groups([&](auto group) {
     return std::make_unique<Noting>(before_each ? comm::delayed(std::move(group), before_each) : std::move(group));
   });
   return world;
+}
+
+// The scratch of an update.
+inline std::int64_t workspace_bytes(const plan::FlatGroupSet& set, const ParallelLayout& c) {
+  const auto& kind = plan::optimizer_kind(c.optimizer);
+  if (kind.collective != plan::OptimizerKind::Collective::whole_matrices) return 0;
+  return plan::MatrixUpdates(set.table, c.topology()).workspace_bytes(base::DeviceKind::cpu);
 }
 
 class Ground {
@@ -150,8 +159,9 @@ class Ground {
         micro_batch_gradients(tensor::Category::micro_batch_gradients, bytes.micro_batch_gradients),
         optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
+        workspace(tensor::Category::workspace, workspace_bytes(set, c)),
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
-        compute(tensor::Exec::caller(nullptr, 1)),
+        compute(tensor::Exec::caller(&workspace, 1)),
         worker(c.topology().world() > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
         context{{world, *compute, worker ? *worker : *compute},
                 set,
@@ -172,7 +182,7 @@ class Ground {
   ParallelLayout layout;
   plan::FlatGroupSet set;
   plan::StateBytes bytes;
-  UsedArena parameters, gathered, gradients, micro_batch_gradients, optimizer, staging;
+  UsedArena parameters, gathered, gradients, micro_batch_gradients, optimizer, staging, workspace;
   comm::World world;
   Noting& data;
   std::unique_ptr<tensor::Exec> compute, worker;

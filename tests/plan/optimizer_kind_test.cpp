@@ -1,6 +1,7 @@
 // Tests the descriptions of optimizers: what a plan says of them, what their states take, and what is refused.
 #include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/base/error.h"
+#include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/spec/presets.h"
@@ -49,7 +50,7 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   EXPECT_EQ(sgd.update_bytes(), 20);
   EXPECT_TRUE(sgd.reads("momentum") && sgd.reads("weight-decay") && !sgd.reads("beta1"));
   EXPECT_TRUE(is_of_an_optimizer("beta2") && is_of_an_optimizer("nesterov") && !is_of_an_optimizer("learning-rate"));
-  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lion", "sgd"}));
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lion", "muon", "sgd"}));
 }
 
 TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
@@ -57,7 +58,7 @@ TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
     optimizer_kind("adamax");
     FAIL();
   } catch (const base::UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lion, sgd"),
+    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lion, muon, sgd"),
               std::string::npos)
         << e.what();
     EXPECT_NE(e.hint().find("adam"), std::string::npos) << e.hint();
@@ -121,6 +122,11 @@ TEST(OptimizerKind, StatesInBf16TakeHalf) {
       EXPECT_EQ(to_json(plan_from_json(text, "it")), text);
     }
   EXPECT_EQ(to_json(plan_with("adamw")).find("moment"), std::string::npos);
+  auto muon = plan_with("muon");
+  muon.moment_dtype = base::DType::bf16;
+  const auto wrong = decision_problems(muon, {});
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0].message, "--optimizer muon keeps its states in f32");
 }
 
 // Plans with AdamW are written as before there was a choice, and plans from before are plans with AdamW.

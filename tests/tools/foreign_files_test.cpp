@@ -118,7 +118,7 @@ TEST(ForeignFiles, OptimizersOfTransformersTrainer) {
   EXPECT_NE(said("sgd").find("--learning-rate 5e-05 --optimizer sgd --momentum 0;"), std::string::npos) << said("sgd");
   EXPECT_NE(said("lion_32bit").find("--learning-rate 5e-05 --optimizer lion;"), std::string::npos)
       << said("lion_32bit");
-  EXPECT_NE(said("adafactor").find("; --optimizer is adam, adamw, lion or sgd"), std::string::npos)
+  EXPECT_NE(said("adafactor").find("; --optimizer is adam, adamw, lion, muon or sgd"), std::string::npos)
       << said("adafactor");
 }
 
@@ -130,7 +130,7 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
   expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");
   expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adagrad"}})",
-                "--optimizer is adam, adamw, lion or sgd");
+                "--optimizer is adam, adamw, lion, muon or sgd");
   EXPECT_EQ(refusal(R"({"zero_optimization": {"offload_param": {"device": "none"}}})").find("offload"),
             std::string::npos);
   for (const char* odd :

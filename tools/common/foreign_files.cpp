@@ -135,7 +135,7 @@ class DeepSpeed {
     const auto* values = at(all, "optimizer", "params");
     const auto* apart = values == nullptr ? nullptr : at(*values, "adam_w_mode");
     // DeepSpeed's Adam is AdamW, unless adam_w_mode is false.
-    if (type == "lion" || type == "sgd" || (type == "adam" && apart != nullptr && *apart == false))
+    if (type == "lion" || type == "muon" || type == "sgd" || (type == "adam" && apart != nullptr && *apart == false))
       flags_.push_back("--optimizer " + type);
     else if (!type.empty() && type != "adam" && type != "adamw") remarks_.push_back(no_such_optimizer());
     if (values == nullptr) return;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace trainyard::tools {
 
@@ -78,6 +79,8 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
   }
   return out;
 }
+
+constexpr std::size_t most_unequal_ranks = 16;  // in a table
 
 // Ranks of stages with equal traffic; one line for all of them.
 struct Senders {
@@ -179,12 +182,18 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
     for (const auto& o : t.operations) group = std::max(group, plan::name_of(o.group).size() + 1);
   out += fmt::format("\n  what each of these ranks sends a step\n  {}{:<{}}{:<{}}{:<26}{:>8}{:>20}\n",
                      stage_column("stage"), "ranks", ranks_width, "group", group, "operation", "calls", size);
-  for (const auto& t : senders)
+  // Ranks that own different matrices send different amounts: these are as many lines as ranks.
+  const bool shortened = senders.size() > most_unequal_ranks && plan::optimizer_kind(p.optimizer).collective ==
+                                                                    plan::OptimizerKind::Collective::whole_matrices;
+  for (const auto& t : std::span(senders).first(shortened ? most_unequal_ranks : senders.size()))
     for (const auto& o : t.ranks->operations)
       if (o.bytes > 0)
         out += fmt::format("  {}{:<{}}{:<{}}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
                            ranks_text(t), ranks_width, plan::name_of(o.group), group, o.operation,
                            base::count_text(o.calls), base::size_text(o.bytes, sizes));
+  if (shortened)
+    out += fmt::format("  and {} more that differ in their matrices; --output FILE has them\n",
+                       senders.size() - most_unequal_ranks);
   int stage = 0;  // stage that sends the most again
   for (int s = 1; s < p.pipeline; ++s)
     if (sent_again(p, s) > sent_again(p, stage)) stage = s;

@@ -43,6 +43,21 @@ constexpr std::int64_t lane_gemm_scratch_bytes(std::int64_t m, std::int64_t n, s
          lane_gemm_temporaries(k, parts, lanes) * base::aligned(mb * nb * 4);
 }
 
+// Newton-Schulz iterations of a matrix (kernels/newton_schulz): the norm's digits, two square matrices of its smaller
+// side, the other copy of the matrix, and the scratch of the products.
+constexpr std::int64_t newton_schulz_scratch_bytes(std::int64_t rows, std::int64_t cols,
+                                                   std::int64_t scratch_of_products) {
+  const auto side = std::min(rows, cols);
+  return base::aligned(21 * 8) + 2 * base::aligned(side * side * 4) + base::aligned(rows * cols * 4) +
+         scratch_of_products;
+}
+// The products of the CPU; a GPU's take gpu_gemm_scratch_bytes.
+constexpr std::int64_t newton_schulz_products_bytes(std::int64_t rows, std::int64_t cols) {
+  const auto side = std::min(rows, cols);
+  return std::max({gemm_scratch_bytes(side, side, std::max(rows, cols), false),
+                   gemm_scratch_bytes(side, side, side, false), gemm_scratch_bytes(rows, cols, side, false)});
+}
+
 // Column sums over n rows: one partial row for each block of 64 rows, in f32 (f64 for f64).
 inline constexpr std::int64_t column_sum_rows = 64;
 constexpr std::int64_t column_sum_scratch_bytes(std::int64_t n, std::int64_t columns, std::int64_t element_bytes) {

@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/cost/matrix_updates.h"
 
 #include <algorithm>
 
@@ -68,6 +69,9 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                                         expert_staging_bytes(part, micro, Pass::train) +
                                         stage_staging_bytes(table, states, in_flight.flat_groups_of_stages);
   of[Category::workspace] = workspace_bytes(part, micro, Pass::train);
+  if (states.optimizer->collective == OptimizerKind::Collective::whole_matrices)
+    of[Category::workspace] =
+        std::max(of[Category::workspace], MatrixUpdates(table, states.topology).workspace_bytes(micro.device));
   of[Category::save_snapshot] = s.save_snapshot;
   out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +
                 (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));

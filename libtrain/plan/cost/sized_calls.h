@@ -5,6 +5,7 @@
 #include "libtrain/plan/grid/call_group.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace trainyard::plan {
@@ -20,6 +21,9 @@ struct SizedCalls {
   std::int64_t bytes = 0;  // of the whole gathered or reduced tensor, all shards together, as a profile counts sizes
   std::int64_t calls = 0;
   std::int64_t sending = 0;  // calls in which the rank sends its part: (N-1)/N of `bytes`
+  // What the rank sends in all calls together, where that does not follow from `bytes`, because ranks send unequal
+  // parts. `bytes` is then what it is on average.
+  std::optional<std::int64_t> sent = {};
 };
 
 }  // namespace trainyard::plan

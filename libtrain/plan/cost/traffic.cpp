@@ -178,7 +178,7 @@ std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
                             [&](const Traffic& t) { return t.operation == c.operation && t.group == c.group; });
     if (sum == out.end()) sum = out.insert(out.end(), {c.group, c.operation, 0, 0});
     sum->calls += c.calls;
-    sum->bytes += c.sending * sent_in(c);
+    sum->bytes += c.sent.value_or(c.sending * sent_in(c));
   }
   return out;
 }

@@ -36,6 +36,11 @@ Optimizers& optimizers() {
     put(known, {"adam", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
     put(known, {"adamw", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
     put(known, {"lion", {{"m"}}, {"beta1", "beta2", "weight-decay"}, none, 12});
+    put(known, {"muon",
+                {{"m"}, {"v"}},
+                {"momentum", "nesterov", "beta1", "beta2", "epsilon", "weight-decay"},
+                OptimizerKind::Collective::whole_matrices,
+                16});
     put(known, {"sgd", {{"momentum"}}, {"momentum", "nesterov", "weight-decay"}, none, 7});
     return known;
   }();

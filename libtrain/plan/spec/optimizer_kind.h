@@ -28,7 +28,8 @@ struct OptimizerKind {
   std::vector<std::string> settings;
   // What the ranks of a flat group compute together before an update, beside the norm of all gradients.
   // parameter_norms: the norm of each whole parameter and of its update.
-  enum class Collective { none, parameter_norms } collective = Collective::none;
+  // whole_matrices: the updates of hidden matrices, each as a whole (plan/cost/matrix_updates.h).
+  enum class Collective { none, parameter_norms, whole_matrices } collective = Collective::none;
   double flops = 0;  // f32 operations of an update, for each element
 
   std::int64_t state_bytes() const;  // for each element of a parameter
