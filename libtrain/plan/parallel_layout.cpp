@@ -63,8 +63,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   using T = base::FieldTrait;
   base::FieldVisitor v;
   v("global-batch", c.global_batch, run,
-    "sequences in an optimizer step, over all ranks; 16:512/10e6tokens: grows over as many tokens (or samples)",
-    ranges::global_batch);
+    "sequences in a step, over all ranks; a ramp is 16:512/10e6tokens (or samples)", ranges::global_batch);
   v.is({T::identity});
   v("micro-batch", c.micro_batch, run, "sequences in a pass of one rank", ranges::micro_batch);
   v.is({T::evaluation, T::identity, T::of_checkpoint});
