@@ -176,17 +176,17 @@ std::vector<std::string> split_names(const std::string& text) {
   return names;
 }
 
-void require_known_fields(const nlohmann::json& identity, const std::vector<std::string>& wanted) {
+void require_known_fields(const nlohmann::json& now, const std::vector<std::string>& wanted) {
+  auto identity = now;
+  if (identity.is_object()) identity.emplace(kept_while_used, "none");
   RunConfig usual;
   const auto settings = fields_of(usual);
   std::vector<std::string> names;
   for (const auto& item : identity.items())
     if (item.key() != kept_optimizer) names.push_back(change_name(settings, item.key()));
-  if (!identity.contains(kept_while_used)) names.push_back(change_name(settings, kept_while_used));
   names.emplace_back(changed_tokenizer);
   for (const auto& name : wanted) {
-    if ((identity.contains(name) && name != kept_optimizer) || name == changed_tokenizer || name == kept_while_used)
-      continue;
+    if ((identity.contains(name) && name != kept_optimizer) || name == changed_tokenizer) continue;
     const auto all = base::text("$change takes {}", fmt::join(names, ", "));
     if (name.empty()) throw base::UsageError(base::text("$change names no setting"), all);
     auto spelled = name;
