@@ -50,16 +50,11 @@ template <auto has> constexpr auto types_where() {
     if (has(t)) out[at++] = t.dtype;
   return out;
 }
-// The dtypes that kernels compute in, those that they store as well, those of working copies, and those that kernels
-// accumulate in.
-inline constexpr auto working_types =
-    types_where<[](const base::DTypeTraits& t) { return t.kernels == base::KernelUse::computing; }>();
-inline constexpr auto stored_types =
-    types_where<[](const base::DTypeTraits& t) { return t.kernels != base::KernelUse::none; }>();
+// The dtypes that kernels compute in, those of working copies, and those that kernels accumulate in.
+inline constexpr auto working_types = types_where<[](const base::DTypeTraits& t) { return t.kernels; }>();
 inline constexpr auto narrow_types = types_where<[](const base::DTypeTraits& t) { return t.narrow; }>();
-inline constexpr auto accumulation_types = types_where<[](const base::DTypeTraits& t) {
-  return t.kernels == base::KernelUse::computing && base::accumulation_of(t.dtype) == t.dtype;
-}>();
+inline constexpr auto accumulation_types =
+    types_where<[](const base::DTypeTraits& t) { return t.kernels && base::accumulation_of(t.dtype) == t.dtype; }>();
 
 // Throws what a failed require_shape throws: operation, operand, and the types expected and found by name.
 [[noreturn]] void wrong_type(base::DType found, std::span<const base::DType> expected, const char* operation,

@@ -32,19 +32,19 @@ void run_pair(tensor::Exec& exec, Elementwise what, base::ConstView from, base::
 }  // namespace
 
 void cast(tensor::Exec& exec, base::ConstView from, base::View to) {
-  require_types(from, stored_types, "cast", "from");
-  require_types(to, stored_types, "cast", "to");
+  require_types(from, working_types, "cast", "from");
+  require_types(to, working_types, "cast", "to");
   run_pair(exec, Elementwise::cast, from, to);
 }
 
 void copy(tensor::Exec& exec, base::ConstView from, base::View to) {
-  require_types(from, stored_types, "copy", "from");
+  require_types(from, working_types, "copy", "from");
   require_type(to, from.dtype, "copy", "to");
   run_pair(exec, Elementwise::cast, from, to);
 }
 
 void fill(tensor::Exec& exec, base::View to, double value) {
-  require_types(to, stored_types, "fill", "to");
+  require_types(to, working_types, "fill", "to");
   if (to.count() == 0) return;
   run(exec, {.to = long_row(to), .what = Elementwise::fill, .value = value});
 }

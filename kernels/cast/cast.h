@@ -6,10 +6,10 @@
 
 namespace trainyard::kernels {
 
-// Between the dtypes that kernels compute in or store (base::KernelUse). Narrowing rounds to nearest, ties to even,
-// also to subnormals; what is too large becomes infinite, and NaN stays NaN.
+// Between the dtypes that kernels compute in. Narrowing rounds to nearest, ties to even, also to subnormals; what is
+// too large becomes infinite, and NaN stays NaN.
 void cast(tensor::Exec& exec, base::ConstView from, base::View to);
-// The same dtype and shape; also of dtypes that are only stored, as fill.
+// The same dtype and shape.
 void copy(tensor::Exec& exec, base::ConstView from, base::View to);
 void fill(tensor::Exec& exec, base::View to, double value);
 // y += x, same dtype; bf16 adds in f32 and rounds once.

@@ -37,10 +37,6 @@ static_assert(sizeof(bf16) == 2);
 // f64 is for gradient checks: every kernel accepts it on the CPU, and train does not offer it.
 enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8, u16, u32, u64, f16 };
 
-// What kernels do with an element type. storage: they cast, copy and fill it, and updates write working copies in it.
-// computing: every operation takes it.
-enum class KernelUse : std::uint8_t { none, storage, computing };
-
 // What is known of an element type. Everything that depends on one asks these, and no dtype by its name.
 struct DTypeTraits {
   DType dtype;
@@ -50,8 +46,8 @@ struct DTypeTraits {
   int digits = 0;
   // Narrower than f32: kernels add in f32 and round results once, and a training keeps f32 master weights.
   bool narrow = false;
-  KernelUse kernels = KernelUse::none;
-  // Whether a run can compute in it (--dtype). Else it is only for storage, or for checks.
+  bool kernels = false;  // kernels compute in it: every operation takes it
+  // Whether a run can compute in it (--dtype). Else it is only for indices, or for checks.
   bool trains = false;
   // Its smallest values are so large that gradients vanish in it: a run scales its loss (engine/loss_scale.h).
   bool narrow_range = false;
@@ -59,16 +55,16 @@ struct DTypeTraits {
   std::array<const char*, 3> spellings = {};
 };
 inline constexpr std::array dtype_traits = {
-    DTypeTraits{DType::f32, "f32", 4, 24, false, KernelUse::computing, true},
-    DTypeTraits{DType::bf16, "bf16", 2, 8, true, KernelUse::computing, true},
-    DTypeTraits{DType::f64, "f64", 8, 53, false, KernelUse::computing},
+    DTypeTraits{DType::f32, "f32", 4, 24, false, true, true},
+    DTypeTraits{DType::bf16, "bf16", 2, 8, true, true, true},
+    DTypeTraits{DType::f64, "f64", 8, 53, false, true},
     DTypeTraits{DType::i32, "i32", 4},
     DTypeTraits{DType::i64, "i64", 8},
     DTypeTraits{DType::u8, "u8", 1},
     DTypeTraits{DType::u16, "u16", 2},
     DTypeTraits{DType::u32, "u32", 4},
     DTypeTraits{DType::u64, "u64", 8},
-    DTypeTraits{DType::f16, "f16", 2, 11, true, KernelUse::computing, true, true, {"fp16", "float16", "half"}},
+    DTypeTraits{DType::f16, "f16", 2, 11, true, true, true, true, {"fp16", "float16", "half"}},
 };
 constexpr const DTypeTraits& traits_of(DType t) { return dtype_traits[static_cast<std::size_t>(t)]; }
 constexpr std::int64_t size_of(DType t) { return traits_of(t).bytes; }

@@ -6,8 +6,9 @@
 
 namespace trainyard::base {
 
-// Widening is exact. Narrowing rounds to nearest, ties to even. Values that are too large become infinite. NaN stays
-// NaN.
+// Widening is exact, also of a NaN. Narrowing rounds to nearest, ties to even. Values that are too large become
+// infinite. A NaN keeps its upper digits and becomes quiet. Kernels (kernels/half_bits.h, or the instructions) have
+// these bits, except that widening makes a NaN quiet, too.
 struct f16 {
   std::uint16_t bits;
 
