@@ -5,12 +5,13 @@
 #include "kernels/gpu_kernels.h"
 #include "kernels/muon/muon_args.h"
 
+#include <array>
+
 namespace trainyard::kernels {
 
 namespace {
 
 void require_alike(const char* operation, const NamedView& a, const NamedView& b) {
-  for (const auto& x : {a, b}) require_type(x.view, base::DType::f32, operation, x.name);
   TRAINYARD_ASSERT(a.view.count() == b.view.count() && a.view.dense() && b.view.dense(), "{}: {} of {} elements for {}",
                    operation, a.name, a.view.count(), b.view.count());
 }
@@ -44,6 +45,9 @@ void run_muon(tensor::Exec& exec, MuonArgs a, const StepNumbers* numbers) {
 }  // namespace
 
 void muon_direction(tensor::Exec& exec, const MuonDirection& d) {
+  constexpr std::array types{base::DType::f32, base::DType::bf16, base::DType::f16};
+  require_type(d.gradient, base::DType::f32, "muon_direction", "gradient");
+  require_types(d.m, types, "muon_direction", "m");
   require_alike("muon_direction", {"gradient", d.gradient}, {"m", d.m});
   auto a = muon_arguments(exec, d.hyper);
   a.gradient = mat(d.gradient), a.m = mat(d.m);
@@ -51,6 +55,8 @@ void muon_direction(tensor::Exec& exec, const MuonDirection& d) {
 }
 
 void muon_update(tensor::Exec& exec, const MuonUpdate& u) {
+  require_type(u.update, base::DType::f32, "muon_update", "update");
+  require_type(u.parameter, base::DType::f32, "muon_update", "parameter");
   require_alike("muon_update", {"update", u.update}, {"parameter", u.parameter});
   require_types(u.working, narrow_types, "muon_update", "working");
   TRAINYARD_ASSERT(!u.working || u.working.count() == u.parameter.count(), "working copy of {} elements",

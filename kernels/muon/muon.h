@@ -22,10 +22,11 @@ struct Muon : UpdateStep {
 //   g = gradient * gradient_scale
 //   m = momentum * m + g
 //   gradient = m, or with nesterov g + momentum * m
+// A narrow m is widened before these lines, and rounded after them.
 struct MuonDirection {
   Muon hyper;
   base::View gradient;  // f32
-  base::View m;         // f32
+  base::View m;         // f32, bf16 or f16
 };
 void muon_direction(tensor::Exec& exec, const MuonDirection& direction);
 

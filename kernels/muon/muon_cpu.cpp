@@ -8,14 +8,15 @@ namespace {
 
 using std::int64_t;
 
-template <bool nesterov> void direction_range(const MuonArgs& a, int64_t from, int64_t to) {
+// M is the type of m.
+template <class M, bool nesterov> void direction_range(const MuonArgs& a, int64_t from, int64_t to) {
   float* __restrict gradient = a.gradient.ptr<float>();
-  float* __restrict m = a.m.ptr<float>();
+  M* __restrict m = a.m.ptr<M>();
 #pragma omp simd
   for (int64_t i = from; i < to; ++i) {
     const float g = gradient[i] * a.scale;
-    const float b = a.momentum * m[i] + g;
-    m[i] = b;
+    const float b = a.momentum * widen(m[i]) + g;
+    store(&m[i], b);
     gradient[i] = nesterov ? g + a.momentum * b : b;
   }
 }
@@ -40,8 +41,11 @@ void muon_cpu(const MuonArgs& a) {
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t from = b * block, to = from + block < n ? from + block : n;
     if (a.m.empty()) step_range(a, from, to);
-    else if (a.nesterov) direction_range<true>(a, from, to);
-    else direction_range<false>(a, from, to);
+    else
+      with_type_of_f32_sums(a.m.type, [&]<class M>(M*) {
+        if (a.nesterov) direction_range<M, true>(a, from, to);
+        else direction_range<M, false>(a, from, to);
+      });
   }
 }
 

@@ -5,14 +5,16 @@
 namespace trainyard::kernels {
 namespace {
 
-__global__ void muon_direction_kernel(MuonArgs a) {
-  auto *gradient = a.gradient.ptr<float>(), *m = a.m.ptr<float>();
+// M is the type of m.
+template <class M> __global__ void muon_direction_kernel(MuonArgs a) {
+  auto* gradient = a.gradient.ptr<float>();
+  auto* m = a.m.ptr<M>();
   const float scale = a.numbers != nullptr ? a.numbers->gradient_scale : a.scale;
   if (a.numbers != nullptr && a.numbers->finite == 0) return;
   TRAINYARD_EACH(i, a.gradient.rows * a.gradient.cols) {
     const float g = __fmul_rn(gradient[i], scale);
-    const float b = __fadd_rn(__fmul_rn(a.momentum, m[i]), g);
-    m[i] = b;
+    const float b = __fadd_rn(__fmul_rn(a.momentum, widen(m[i])), g);
+    store(&m[i], b);
     gradient[i] = a.nesterov ? __fadd_rn(g, __fmul_rn(a.momentum, b)) : b;
   }
 }
@@ -37,7 +39,10 @@ template <class W> __global__ void muon_update_kernel(MuonArgs a) {
 
 const char* gpu::muon(const MuonArgs& a, void* stream) {
   if (!a.m.empty()) {
-    TRAINYARD_LAUNCH(muon_direction_kernel, false, blocks_for(a.m.rows * a.m.cols), 256, stream, a);
+    with_type_of_f32_sums(a.m.type, [&]<class M>(M*) {
+      constexpr auto kernel = muon_direction_kernel<M>;
+      TRAINYARD_LAUNCH(kernel, false, blocks_for(a.m.rows * a.m.cols), 256, stream, a);
+    });
     return launch_failure();
   }
   const auto blocks = blocks_for(a.update.rows * a.update.cols);

@@ -75,6 +75,32 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   }
 }
 
+// The products of its iterations are the device's. Scratch is that of the plan, too.
+TEST(Gpu, MuonIsThatOfTheCpuWithTheSameBitsOnEveryCut) {
+  SmallRun runs;
+  const auto config = [&](const std::string& output) {
+    auto c = tiny(runs, output, gpt(runs));
+    c.optimizer = "muon", c.momentum = 0.95, c.nesterov = true;
+    return c;
+  };
+  auto cpu = config("muon-cpu");
+  cpu.device = "cpu";
+  runs.run(cpu, {1, 0, 1});
+  std::string expected;
+  int n = 0;
+  for (const auto& layout : std::vector<ParallelLayout>{{1, 0, 1}, {2, 0, 1}, {2, 1, 1}, {3, 3, 1}}) {
+    const auto c = config(fmt::format("muon-{}", n++));
+    const auto bits = runs.bits(c, runs.run(c, layout));
+    if (expected.empty()) expected = bits;
+    EXPECT_EQ(bits, expected) << layout.ranks << " ranks, ZeRO " << layout.zero;
+    testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, ZeRO {}", layout.ranks, layout.zero));
+    const auto a = SmallRun::metrics(c), b = SmallRun::metrics(cpu);
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i)
+      EXPECT_NEAR(a[i]["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-4) << "step " << i + 1;
+  }
+}
+
 // Tensor-parallel ranks. Equal lanes give equal bits where products do not depend on their shapes, as on the emulator.
 // A library that chooses by shape can only be close.
 TEST(Gpu, TensorRanksAreOneRank) {

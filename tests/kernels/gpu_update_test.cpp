@@ -100,7 +100,7 @@ TEST(GpuUpdate, MuonGivesTheBitsOfTheCpu) {
     for (const int finite : {1, 0})
       compare(
           [&](Place& place, DType t) {
-            MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000),
+            MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(t, 1, 1000),
                 working(base::is_narrow(t) ? t : DType::bf16, 1, 1000);
             p.fill(1), g.fill(2), m.fill(3), working.fill(4);
             kernels::StepNumbers n;

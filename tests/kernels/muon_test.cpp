@@ -81,6 +81,26 @@ TEST(Muon, PartsAreTheWrittenSequences) {
     }
 }
 
+// A narrow moment is widened first and rounded last; the direction comes from the one that is not rounded.
+TEST(Muon, TakesANarrowMoment) {
+  for (const auto t : {DType::bf16, DType::f16})
+    for (const bool nesterov : {false, true}) {
+      MatrixBuffer g(DType::f32, 1, 50), m(t, 1, 50), rounded_once(t, 1, 50);
+      const auto gradient = g.fill(1), moment = m.fill(2);
+      Bench bench(1);
+      kernels::Muon h;
+      h.momentum = 0.9f, h.nesterov = nesterov;
+      kernels::muon_direction(*bench, {.hyper = h, .gradient = g.view(), .m = m.view()});
+      for (std::int64_t i = 0; i < 50; ++i) {
+        const auto fresh = static_cast<float>(gradient(0, i));
+        const float kept = rounded(rounded(0.9f * static_cast<float>(moment(0, i))) + fresh);
+        ASSERT_EQ(g(0, i), nesterov ? rounded(fresh + rounded(0.9f * kept)) : kept) << i;
+        rounded_once.set(0, i, kept);
+        ASSERT_EQ(m(0, i), rounded_once(0, i)) << base::name_of(t) << " " << i;
+      }
+    }
+}
+
 TEST(Muon, ChangesNothingInAStepThatIsNotFinite) {
   Bench bench(1);
   MatrixBuffer g(DType::f32, 1, 4), m(DType::f32, 1, 4), p(DType::f32, 1, 4);

@@ -87,7 +87,7 @@ TEST(OperandTypes, Sgd) {
 
 TEST(OperandTypes, Muon) {
   const auto f = DType::f32;
-  expect_types("muon_direction", {{"gradient", {4}, f}, {"m", {4}, f}},
+  expect_types("muon_direction", {{"gradient", {4}, f}, {"m", {4}, f, {DType::bf16, DType::f16}}},
                [](auto& e, const auto& v) { kernels::muon_direction(e, {.hyper = {}, .gradient = v[0], .m = v[1]}); });
   expect_types("muon_update", {{"parameter", {4}, f}, {"update", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
                [](auto& e, const auto& v) {
