@@ -23,8 +23,8 @@ namespace trainyard::model {
 class ExpertCollectives {
  public:
   ExpertCollectives() = default;  // one rank
-  // On the world of `execs`. batch: of the largest step; an uneven last accumulation step changes when transfers are issued. shape: of
-  // micro-batches that are not empty, with what this rank holds of each layer's experts. hop_bytes:
+  // On the world of `execs`. batch: of the largest step; an uneven last accumulation step changes when transfers are
+  // issued. shape: of micro-batches that are not empty, with what this rank holds of each layer's experts. hop_bytes:
   // plan::expert_hop_bytes, for which two buffers are taken from `staging`.
   ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const plan::BatchPlan& batch,
                     const plan::MicroShape& shape, std::int64_t hop_bytes);

@@ -1,5 +1,7 @@
 // Runs whose global batch grows: the bits of one rank on any layout, of a run with a constant batch in every single
 // step, and after a stop anywhere.
+#include "libtrain/checkpoint/reshard.h"
+#include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/setup.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
@@ -151,6 +153,24 @@ TEST(BatchRamp, StopsAndGoesOnOnAnotherLayout) {
     const auto& layout = layouts()[(5 * i + 1) % layouts().size()];
     EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << "after step " << i << ", " << name_of(layout);
   }
+}
+
+TEST(BatchRamp, ReshardedCheckpointsGoOn) {
+  SmallRun runs;
+  auto whole = config(runs, "whole");
+  const auto expected = runs.bits(whole, runs.run(whole, {.ranks = 2, .zero = 1}));
+  auto c = config(runs, "resharded");
+  c.stop_after = 5;
+  const auto from = runs.run(c, {.ranks = 3, .zero = 3}).checkpoint;
+  c.resume = (runs.folder() / "other").string();
+  checkpoint::ReshardOptions options;
+  options.history = engine::history_through(from, 5);
+  checkpoint::NewLayout layout;
+  layout.data = 2, layout.pipeline = 2;
+  checkpoint::reshard(checkpoint::Reader(from, checkpoint::Reader::Check::all_but_payloads), c.resume, layout, options);
+  std::filesystem::remove_all(from);
+  c.stop_after = 0;
+  EXPECT_EQ(runs.bits(c, runs.run(c, {.ranks = 4, .zero = 2, .pipeline = 2})), expected);
 }
 
 TEST(BatchRamp, BelongsToTheRun) {
