@@ -20,7 +20,7 @@ engine::RunConfig narrow_run(const SmallRun& runs, const std::string& optimizer,
 
 TEST(MomentDtype, HasTheSameBitsOnEveryLayout) {
   SmallRun runs;
-  for (const char* optimizer : {"adamw", "sgd"})
+  for (const char* optimizer : {"adamw", "sgd", "muon"})
     for (const char* dtype : {"f32", "bf16"}) {
       const auto alone = narrow_run(runs, optimizer, std::string("alone-") + dtype);
       const auto result = runs.run(alone, {1, 0, 1, dtype});
