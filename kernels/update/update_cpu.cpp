@@ -1,26 +1,12 @@
 // Applies the sequence of each rule, element by element. Square root and division are correctly rounded on every path.
 #include "kernels/update/update_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/update/rounded_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
 using std::int64_t;
-
-// f32 as UpdatedElement wants it. These sources are compiled without contraction (-ffp-contract=off).
-struct RoundedFloat {
-  float v;
-  RoundedFloat() = default;
-  explicit RoundedFloat(float x) : v(x) {}
-  friend RoundedFloat operator+(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v + b.v); }
-  friend RoundedFloat operator-(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v - b.v); }
-  friend RoundedFloat operator*(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v * b.v); }
-  friend RoundedFloat operator/(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v / b.v); }
-  friend bool operator<(RoundedFloat a, RoundedFloat b) { return a.v < b.v; }
-  friend bool operator>(RoundedFloat a, RoundedFloat b) { return a.v > b.v; }
-  friend RoundedFloat root(RoundedFloat a) { return RoundedFloat(sqrt_of(a.v)); }
-};
 
 // A function of its own, so that the element of each lane stays in registers.
 template <class Rule> [[gnu::always_inline]] inline void update_element(const UpdateArgs<Rule>& a,
@@ -35,8 +21,9 @@ template <class Rule> [[gnu::always_inline]] inline void update_element(const Up
   e.rate = F(a.learning_rate);
   e.decay = F(a.weight_decay);
   a.sequence(e);
-  for (int s = 0; s < count; ++s) states[s][i] = e.states[s].v;
-  p[i] = e.parameter.v;
+  if constexpr (UpdateArgs<Rule>::writes_states)
+    for (int s = 0; s < count; ++s) states[s][i] = e.states[s].v;
+  if constexpr (UpdateArgs<Rule>::writes_parameter) p[i] = e.parameter.v;
 }
 
 template <class Rule> void update_block(const UpdateArgs<Rule>& all, int64_t from, int64_t to) {
@@ -47,7 +34,7 @@ template <class Rule> void update_block(const UpdateArgs<Rule>& all, int64_t fro
   for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) states[s] = a.states[s].template ptr<float>();
 #pragma omp simd
   for (int64_t i = from; i < to; ++i) update_element(a, gradient, p, states, i);
-  if (a.working.empty()) return;
+  if (a.working.empty() || !UpdateArgs<Rule>::writes_parameter) return;
   with_narrow_type(a.working.type,
                    [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + from, p + from, to - from); });
 }
