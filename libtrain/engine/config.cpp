@@ -97,7 +97,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::identity});
   v("beta1", c.beta1, optimizer, "all but SGD: decay of the first moment", decay_rate);
   v("beta2", c.beta2, optimizer, "all but SGD: decay of the second moment", decay_rate);
-  v("epsilon", c.epsilon, optimizer, "AdamW, Adam: added to the root of the second moment", {1e-30, 1});
+  v("epsilon", c.epsilon, optimizer, "AdamW, Adam, LAMB: added to the root of the second moment", {1e-30, 1});
   v("momentum", c.momentum, optimizer, "SGD: momentum of the sum of gradients: buffer = momentum * buffer + gradient",
     decay_rate);
   v("nesterov", c.nesterov, optimizer, "SGD: on: a step is gradient + momentum * buffer, else the buffer",

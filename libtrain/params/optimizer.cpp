@@ -24,6 +24,7 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
     for (const auto& state : kind().states) states.push_back(c.arenas.optimizer.allocate(state.dtype, {count(u)}));
     ranges_.push_back(ranges_of(u));
   }
+  if (kind().collective == plan::OptimizerKind::Collective::parameter_norms) norms_.emplace(c);
 }
 
 OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
@@ -41,6 +42,7 @@ OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
       joins = false;
       continue;
     }
+    out.parameters.push_back({{held.at, held.at + held.count}, held.parameter});
     auto& stretch = out.optimizer.back();
     const auto from = held.at - stretch.all.first;
     if (parameter.decay && joins) stretch.decayed.back().end = from + held.count;
@@ -60,35 +62,61 @@ base::View OptimizerStates::master_shard(int flat_group) {
   return has_master() ? own(base::at(master_, flat_group), flat_group) : weights_.own_shard(flat_group);
 }
 
+UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& weights, int u, kernels::Range range) {
+  const auto i = base::size(u);
+  const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u), working = working_range(weights, u);
+  updated_states_.clear();
+  for (const auto& state : states_[i]) updated_states_.push_back(part_of(state, range));
+  return {.gradient = part_of(gradient, range),
+          .parameter = part_of(has_master() ? master_[i] : working, range),
+          .states = updated_states_,
+          .working = has_master() ? part_of(working, range) : base::View{}};
+}
+
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule,
                              std::int64_t tokens) {
-  std::vector<base::View> states(kind().states.size());
+  const auto* lamb = std::get_if<kernels::Lamb>(&rule);
+  TRAINYARD_ASSERT((lamb != nullptr) == norms_.has_value(), "an update of {} by the rule of another optimizer",
+                   kind().name);
+  const UpdateRule first = lamb != nullptr ? UpdateRule(kernels::LambMoments{*lamb}) : rule;
   for (int u = 0; u < c_.flat_groups(); ++u) {
-    const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);
-    const auto working = working_range(weights, u);
-    const auto i = base::size(u);
-    const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
-    const auto& ranges = ranges_[i];
-    for (const auto& [all, decayed] : ranges.optimizer) {
-      if (all.first >= all.end) continue;
-      for (std::size_t s = 0; s < states.size(); ++s) states[s] = part_of(states_[i][s], all);
-      apply(c_.compute, rule,
-            {.gradient = part_of(gradient, all),
-             .parameter = part_of(exact, all),
-             .states = states,
-             .working = part_of(rounded, all)},
-            decayed);
-    }
+    const auto& ranges = base::at(ranges_, u);
+    for (const auto& [all, decayed] : ranges.optimizer)
+      if (all.first < all.end) apply(c_.compute, first, updated(gradients, weights, u, all), decayed);
     for (const auto& [all, parameter] : ranges.even_load) {
       TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);
       const auto& balance = parameter->update;
       const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
-      kernels::even_load_update(c_.compute, part_of(exact, all), part_of(gradient, all), mean,
-                                static_cast<float>(balance.rate), numbers_of(rule));
-      if (rounded) kernels::cast(c_.compute, part_of(exact, all), part_of(rounded, all));
+      const auto biases = updated(gradients, weights, u, all);
+      kernels::even_load_update(c_.compute, biases.parameter, biases.gradient, mean, static_cast<float>(balance.rate),
+                                numbers_of(rule));
+      if (biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
     }
   }
+  if (lamb != nullptr) apply_with_ratios(gradients, weights, *lamb);
   if (!whole()) weights.shards_changed();
+}
+
+void OptimizerStates::apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule) {
+  norms_->begin();
+  for (int u = 0; u < c_.flat_groups(); ++u) {
+    // With ZeRO 0 the ranges are of the whole flat group, and this rank counts its shard.
+    const auto before = whole() ? c_.group(u).rank() * c_.layout(u).shard : 0;
+    for (const auto& counted : norms_->counted(u)) {
+      const auto at = before + counted.at;
+      const auto part = updated(gradients, weights, u, {at, at + counted.count});
+      norms_->add(rule, u, counted, {part.parameter, part.states});
+    }
+  }
+  norms_->agree();
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    for (const auto& [all, parameter] : base::at(ranges_, u).parameters) {
+      auto with_ratio = rule;
+      with_ratio.rate_factor = norms_->ratio(u, parameter);
+      const kernels::Range elements{0, all.end - all.first};
+      const auto decayed = std::span(&elements, c_.flat_group(u).parameters[parameter].decay ? 1 : 0);
+      apply(c_.compute, with_ratio, updated(gradients, weights, u, all), decayed);
+    }
 }
 
 void OptimizerStates::shards_loaded(Weights& weights) {

@@ -72,7 +72,7 @@ const std::vector<ForeignName>& more_foreign_names() {
       {{"run-name"}, "output", "the run folder"},
       {{"data-seed"}, "seed", "one for initial weights, data order and dropout"},
       {{"full-determinism"}, "reduction", "every run repeats its bits; ordered gives the same on every layout"},
-      {{"adam", "adamw", "lion", "sgd"}, "optimizer", our_optimizers},
+      {{"adam", "adamw", "lamb", "lion", "sgd"}, "optimizer", our_optimizers},
       {{"adam-w-mode", "decoupled-weight-decay"}, "optimizer", "adamw, or with weight decay in gradients adam"},
       {{"adafactor", "optim-args", "muon"},
        "",

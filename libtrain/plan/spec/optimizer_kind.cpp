@@ -17,7 +17,7 @@ namespace {
 
 using Optimizers = std::map<std::string, std::unique_ptr<OptimizerKind>>;
 
-constexpr auto none = OptimizerKind::Collective::none;
+constexpr auto none = OptimizerKind::Collective::none, parameter_norms = OptimizerKind::Collective::parameter_norms;
 
 void put(Optimizers& all, const OptimizerKind& kind) {
   auto& place = all[kind.name];
@@ -25,12 +25,13 @@ void put(Optimizers& all, const OptimizerKind& kind) {
   *place = kind;
 }
 
-// The list of the library. Their kernels are in kernels/NAME.
+// The list of the library. Their kernels are in kernels/update.
 Optimizers& optimizers() {
   static Optimizers all = [] {
     Optimizers known;
     put(known, {"adam", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
     put(known, {"adamw", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
+    put(known, {"lamb", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, parameter_norms, 32});
     put(known, {"lion", {{"m"}}, {"beta1", "beta2", "weight-decay"}, none, 12});
     put(known, {"sgd", {{"momentum"}}, {"momentum", "nesterov", "weight-decay"}, none, 7});
     return known;
@@ -44,6 +45,11 @@ std::int64_t OptimizerKind::state_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& state : states) bytes += base::size_of(state.dtype);
   return bytes;
+}
+
+std::int64_t OptimizerKind::update_bytes() const {
+  const std::int64_t once = 3 * base::size_of(base::DType::f32) + 2 * state_bytes();
+  return collective == none ? once : once + base::size_of(base::DType::f32) + 2 * state_bytes();
 }
 
 bool OptimizerKind::reads(const std::string& setting) const {
@@ -71,7 +77,6 @@ void register_optimizer(const OptimizerKind& kind) {
                      "the state {} of {} is {} or has another shape than its parameter: that is not built", state->name,
                      kind.name, base::name_of(state->dtype));
   }
-  TRAINYARD_ASSERT(kind.collective == none, "collectives in the update of {}: that is not built", kind.name);
   put(optimizers(), kind);
 }
 

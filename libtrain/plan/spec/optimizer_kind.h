@@ -27,14 +27,14 @@ struct OptimizerKind {
   // refused, and is no part of the run's identity.
   std::vector<std::string> settings;
   // What the ranks of a flat group compute together before an update, beside the norm of all gradients.
-  // parameter_norms: the norm of each whole parameter and of its update.
+  // parameter_norms: the norm of each whole parameter and of its update (plan/cost/parameter_norms.h).
   enum class Collective { none, parameter_norms } collective = Collective::none;
   double flops = 0;  // f32 operations of an update, for each element
 
   std::int64_t state_bytes() const;  // for each element of a parameter
   // Bytes that an update reads and writes for each element of f32 weights: weight, gradient and states are read, weight
-  // and states are written.
-  std::int64_t update_bytes() const { return 3 * base::size_of(base::DType::f32) + 2 * state_bytes(); }
+  // and states are written. Norms of parameters take two more passes: weight and states are read in each.
+  std::int64_t update_bytes() const;
   bool reads(const std::string& setting) const;
 };
 
@@ -42,9 +42,8 @@ inline constexpr const char* default_optimizer = "adamw";
 
 // The kinds by name. The library has "adamw" and those that optimizer_names lists. A later registration replaces an
 // earlier one of the same name. UsageError for a name, or a name of a state, that is empty, has other characters than
-// letters, digits and '_', or comes twice. Stores and files have f32 states of the parameter's shape, and an
-// update makes no collective of its own: std::logic_error for other kinds, which are not built. Not thread-safe:
-// register before anything is planned.
+// letters, digits and '_', or comes twice. Stores and files have f32 states of the parameter's shape: std::logic_error
+// for other kinds, which are not built. Not thread-safe: register before anything is planned.
 void register_optimizer(const OptimizerKind& kind);
 const OptimizerKind& optimizer_kind(const std::string& name);  // UsageError that names the nearest known kind
 std::vector<std::string> optimizer_names();                    // sorted
