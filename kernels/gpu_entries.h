@@ -26,6 +26,7 @@
 #include "kernels/slot_groups/slot_groups_args.h"
 #include "kernels/square_sum/square_sum_gpu_args.h"
 #include "kernels/step_numbers/step_numbers_args.h"
+#include "kernels/update/trust_ratio_args.h"
 #include "kernels/update/update_args.h"
 
 namespace trainyard::kernels {
@@ -71,6 +72,9 @@ namespace trainyard::kernels {
   X(square_sum, SquareSumGpuArgs)                       \
   X(square_sum_total, SquareSumTotalArgs)               \
   X(step_numbers, StepNumbersArgs)                      \
+  X(update_squares, UpdateSquaresArgs)                  \
+  X(update_carry, CarrySquaresArgs)                     \
+  X(update_ratios, TrustRatiosArgs)                     \
   TRAINYARD_UPDATE_RULES(X)
 
 // Every pointer in the arguments is device memory; `threads` is ignored. Work goes to `stream`. Returns nullptr on

@@ -13,12 +13,18 @@
 
 namespace trainyard::kernels {
 
+enum class UpdateWrites { all, states, parameter };  // parameter: with its working copy
+
 // The settings of a step that no rule lacks. A rule, such as kernels/update/lion.h, adds its own.
 struct UpdateStep {
   float learning_rate = 0, weight_decay = 0;
   float gradient_scale = 1;
   const StepNumbers* numbers =
       nullptr;  // in the Exec's device memory, or null; gives the scale; nothing changes if its `finite` is 0
+  const float* rate_factor = nullptr;  // in that memory, or null: the learning rate is multiplied by it, rounded once
+
+  // What a rule writes. A rule of one pass of several says so by a member of this name.
+  static constexpr UpdateWrites writes = UpdateWrites::all;
 };
 
 // At most this many states belong to an element.

@@ -61,7 +61,7 @@ template <class Rule> void update_by(tensor::Exec& exec, const Rule& rule, const
   require_operands<Rule>(u);
   if (exec.on_gpu()) {
     auto all = arguments(rule, u);
-    all.numbers = rule.numbers;
+    all.numbers = rule.numbers, all.rate_factor = rule.rate_factor;
     for (const auto& r : decayed) all.first[all.ranges] = r.first, all.end[all.ranges++] = r.end;
     return exec.run([&exec, all] { update_on_gpu(all, exec.stream()); });
   }
@@ -69,9 +69,10 @@ template <class Rule> void update_by(tensor::Exec& exec, const Rule& rule, const
     auto a = arguments(rule, part_of_update(u, r));
     if (!decays) a.weight_decay = 0;
     a.threads = exec.threads();
-    exec.run([a, numbers = rule.numbers]() mutable {
+    exec.run([a, numbers = rule.numbers, factor = rule.rate_factor]() mutable {
       if (numbers != nullptr && numbers->finite == 0) return;
       if (numbers != nullptr) a.scale = numbers->gradient_scale;
+      if (factor != nullptr) a.learning_rate = a.learning_rate * *factor;
       update_on_cpu(a);
     });
   });

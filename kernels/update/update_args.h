@@ -13,6 +13,8 @@ namespace trainyard::kernels {
 template <class Rule> struct UpdateArgs {
   static constexpr int states_of_rule = static_cast<int>(std::size(Rule::states));
   static_assert(states_of_rule <= most_states);
+  static constexpr bool writes_states = Rule::writes != UpdateWrites::parameter;
+  static constexpr bool writes_parameter = Rule::writes != UpdateWrites::states;
 
   Mat parameter;
   ConstMat gradient;
@@ -23,6 +25,7 @@ template <class Rule> struct UpdateArgs {
   int ranges = 0;  // GPU: weight_decay applies to elements [first, end) of each; the CPU gets a call for each range
   std::int64_t first[16] = {}, end[16] = {};
   const StepNumbers* numbers = nullptr;  // GPU: gives the scale; nothing changes if its `finite` is 0
+  const float* rate_factor = nullptr;    // GPU: the learning rate is multiplied by it
 };
 
 #define TRAINYARD_UPDATE_CPU(name, Args) TRAINYARD_CPU_KERNEL(void, name##_cpu, (const Args& args))

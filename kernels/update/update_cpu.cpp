@@ -1,26 +1,12 @@
 // Applies the sequence of each rule, element by element. Square root and division are correctly rounded on every path.
 #include "kernels/update/update_args.h"
 
-#include "kernels/cpu.h"
+#include "kernels/update/rounded_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
 using std::int64_t;
-
-// f32 as UpdatedElement wants it. These sources are compiled without contraction (-ffp-contract=off).
-struct RoundedFloat {
-  float v;
-  RoundedFloat() = default;
-  explicit RoundedFloat(float x) : v(x) {}
-  friend RoundedFloat operator+(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v + b.v); }
-  friend RoundedFloat operator-(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v - b.v); }
-  friend RoundedFloat operator*(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v * b.v); }
-  friend RoundedFloat operator/(RoundedFloat a, RoundedFloat b) { return RoundedFloat(a.v / b.v); }
-  friend bool operator<(RoundedFloat a, RoundedFloat b) { return a.v < b.v; }
-  friend bool operator>(RoundedFloat a, RoundedFloat b) { return a.v > b.v; }
-  friend RoundedFloat root(RoundedFloat a) { return RoundedFloat(sqrt_of(a.v)); }
-};
 
 // A function of its own, so that the element of each lane stays in registers. States of element i are states[s][i -
 // first].
@@ -36,8 +22,9 @@ template <class Rule>
   e.rate = F(a.learning_rate);
   e.decay = F(a.weight_decay);
   a.sequence(e);
-  for (int s = 0; s < count; ++s) states[s][i - first] = e.states[s].v;
-  p[i] = e.parameter.v;
+  if constexpr (UpdateArgs<Rule>::writes_states)
+    for (int s = 0; s < count; ++s) states[s][i - first] = e.states[s].v;
+  if constexpr (UpdateArgs<Rule>::writes_parameter) p[i] = e.parameter.v;
 }
 
 template <class Rule>
@@ -60,7 +47,8 @@ template <class Rule> void update_with_narrow_states(const UpdateArgs<Rule>& a, 
     const int64_t end = at + at_once < to ? at + at_once : to;
     for (int s = 0; s < count; ++s) widen_row(wide[s], a.states[s].template ptr<b16>() + at, end - at);
     update_elements(a, states, at, at, end);
-    for (int s = 0; s < count; ++s) narrow_row(a.states[s].template ptr<b16>() + at, wide[s], end - at);
+    if constexpr (UpdateArgs<Rule>::writes_states)
+      for (int s = 0; s < count; ++s) narrow_row(a.states[s].template ptr<b16>() + at, wide[s], end - at);
   }
 }
 
@@ -72,7 +60,7 @@ template <class Rule> void update_block(const UpdateArgs<Rule>& a, int64_t from,
     for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) states[s] = a.states[s].template ptr<float>();
     update_elements(a, states, 0, from, to);
   }
-  if (a.working.empty()) return;
+  if (a.working.empty() || !UpdateArgs<Rule>::writes_parameter) return;
   const float* p = a.parameter.template ptr<float>();
   with_narrow_type(a.working.type,
                    [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + from, p + from, to - from); });

@@ -1,23 +1,9 @@
 // Applies the sequence of each rule with every operation rounded on its own, so that the bits are the CPU's.
-#include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
+#include "kernels/update/rounded_device.h"
 
 namespace trainyard::kernels {
 namespace {
-
-// f32 as UpdatedElement wants it. The compiler contracts none of these operations.
-struct RoundedFloat {
-  float v;
-  RoundedFloat() = default;
-  __device__ explicit RoundedFloat(float x) : v(x) {}
-  friend __device__ RoundedFloat operator+(RoundedFloat a, RoundedFloat b) { return RoundedFloat(__fadd_rn(a.v, b.v)); }
-  friend __device__ RoundedFloat operator-(RoundedFloat a, RoundedFloat b) { return RoundedFloat(__fsub_rn(a.v, b.v)); }
-  friend __device__ RoundedFloat operator*(RoundedFloat a, RoundedFloat b) { return RoundedFloat(__fmul_rn(a.v, b.v)); }
-  friend __device__ RoundedFloat operator/(RoundedFloat a, RoundedFloat b) { return RoundedFloat(__fdiv_rn(a.v, b.v)); }
-  friend __device__ bool operator<(RoundedFloat a, RoundedFloat b) { return a.v < b.v; }
-  friend __device__ bool operator>(RoundedFloat a, RoundedFloat b) { return a.v > b.v; }
-  friend __device__ RoundedFloat root(RoundedFloat a) { return RoundedFloat(__fsqrt_rn(a.v)); }
-};
 
 // Each thread updates V neighbouring elements at a time. S is the type of the states, W that of the working copy, where
 // there is one. Narrow states are widened, and rounded when the sequence is done.
@@ -29,6 +15,7 @@ template <class Rule, class S, class W, int V> __global__ void update_kernel(Upd
   auto* working = static_cast<W*>(a.working.data);
   const float scale = a.numbers != nullptr ? a.numbers->gradient_scale : a.scale;
   if (a.numbers != nullptr && a.numbers->finite == 0) return;
+  const float rate = a.rate_factor != nullptr ? __fmul_rn(a.learning_rate, *a.rate_factor) : a.learning_rate;
   TRAINYARD_EACH(group, a.parameter.rows * a.parameter.cols / V) {
     const std::int64_t at = group * V;
     const auto gradient = vec_at<V>(gradients + at);
@@ -47,17 +34,21 @@ template <class Rule, class S, class W, int V> __global__ void update_kernel(Upd
       e.parameter = F(p.v[k]);
 #pragma unroll
       for (int s = 0; s < count; ++s) e.states[s] = F(widen(states[s].v[k]));
-      e.rate = F(a.learning_rate);
+      e.rate = F(rate);
       a.sequence(e);
 #pragma unroll
       for (int s = 0; s < count; ++s) store(&states[s].v[k], e.states[s].v);
       p.v[k] = e.parameter.v;
       store(&narrow.v[k], p.v[k]);
     }
+    if constexpr (UpdateArgs<Rule>::writes_states) {
 #pragma unroll
-    for (int s = 0; s < count; ++s) put_vec(static_cast<S*>(a.states[s].data) + at, states[s]);
-    put_vec(parameters + at, p);
-    if (working != nullptr) put_vec(working + at, narrow);
+      for (int s = 0; s < count; ++s) put_vec(static_cast<S*>(a.states[s].data) + at, states[s]);
+    }
+    if constexpr (UpdateArgs<Rule>::writes_parameter) {
+      put_vec(parameters + at, p);
+      if (working != nullptr) put_vec(working + at, narrow);
+    }
   }
 }
 

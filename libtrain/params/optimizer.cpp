@@ -29,6 +29,7 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
     for (const auto& state : kind().states) states.push_back(c.arenas.optimizer.allocate(state.dtype, {count(u)}));
     ranges_.push_back(ranges_of(u));
   }
+  if (kind().collective == plan::OptimizerKind::Collective::parameter_norms) norms_.emplace(c);
 }
 
 OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
@@ -46,6 +47,7 @@ OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
       joins = false;
       continue;
     }
+    out.parameters.push_back({{held.at, held.at + held.count}, held.parameter});
     if (const bool of_matrices = matrices_ && plan::is_hidden_matrix(flat_group, parameter);
         of_matrices != out.optimizer.back().of_matrices) {
       out.optimizer.back().all.end = held.at;
@@ -84,43 +86,70 @@ void OptimizerStates::prepare(GradientReduction& gradients, const std::optional<
   matrices_->orthogonalise(gradients);
 }
 
+UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& weights, int u, kernels::Range range) {
+  const auto i = base::size(u);
+  const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u), working = working_range(weights, u);
+  updated_states_.clear();
+  for (const auto& state : states_[i]) updated_states_.push_back(part_of(state, range));
+  return {.gradient = part_of(gradient, range),
+          .parameter = part_of(has_master() ? master_[i] : working, range),
+          .states = updated_states_,
+          .working = has_master() ? part_of(working, range) : base::View{}};
+}
+
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule,
                              std::int64_t tokens, const std::optional<kernels::Muon>& of_matrices) {
-  std::vector<base::View> states(kind().states.size());
+  const auto* lamb = std::get_if<kernels::Lamb>(&rule);
+  TRAINYARD_ASSERT((lamb != nullptr) == norms_.has_value(), "an update of {} by the rule of another optimizer",
+                   kind().name);
+  const UpdateRule first = lamb != nullptr ? UpdateRule(kernels::LambMoments{*lamb}) : rule;
   for (int u = 0; u < c_.flat_groups(); ++u) {
-    const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u);
-    const auto working = working_range(weights, u);
-    const auto i = base::size(u);
-    const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
-    const auto& ranges = ranges_[i];
+    const auto& ranges = base::at(ranges_, u);
     for (const auto& [all, decayed, is_of_matrices] : ranges.optimizer) {
       if (all.first >= all.end) continue;
-      for (std::size_t s = 0; s < states.size(); ++s) states[s] = part_of(states_[i][s], all);
-      if (is_of_matrices) {
+      const auto range = updated(gradients, weights, u, all);
+      if (is_of_matrices)
         kernels::muon_update(c_.compute, {.hyper = *of_matrices,
-                                          .update = part_of(gradient, all),
-                                          .parameter = part_of(exact, all),
-                                          .working = part_of(rounded, all),
+                                          .update = range.gradient,
+                                          .parameter = range.parameter,
+                                          .working = range.working,
                                           .decayed = decayed});
-        continue;
-      }
-      apply(c_.compute, rule,
-            {.gradient = part_of(gradient, all),
-             .parameter = part_of(exact, all),
-             .states = states,
-             .working = part_of(rounded, all)},
-            decayed);
+      else apply(c_.compute, first, range, decayed);
     }
     for (const auto& [all, parameter] : ranges.even_load) {
       TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);
       const auto& balance = parameter->update;
       const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
-      kernels::even_load_update(c_.compute, part_of(exact, all), part_of(gradient, all), mean,
-                                static_cast<float>(balance.rate), numbers_of(rule));
-      if (rounded) kernels::cast(c_.compute, part_of(exact, all), part_of(rounded, all));
+      const auto biases = updated(gradients, weights, u, all);
+      kernels::even_load_update(c_.compute, biases.parameter, biases.gradient, mean, static_cast<float>(balance.rate),
+                                numbers_of(rule));
+      if (biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
     }
   }
+  if (lamb != nullptr) apply_with_ratios(gradients, weights, *lamb);
   if (!whole()) weights.shards_changed();
+}
+
+void OptimizerStates::apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule) {
+  norms_->begin();
+  for (int u = 0; u < c_.flat_groups(); ++u) {
+    // With ZeRO 0 the ranges are of the whole flat group, and this rank counts its shard.
+    const auto before = whole() ? c_.group(u).rank() * c_.layout(u).shard : 0;
+    for (const auto& counted : norms_->counted(u)) {
+      const auto at = before + counted.at;
+      const auto part = updated(gradients, weights, u, {at, at + counted.count});
+      norms_->add(rule, u, counted, {part.parameter, part.states});
+    }
+  }
+  norms_->agree();
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    for (const auto& [all, parameter] : base::at(ranges_, u).parameters) {
+      auto with_ratio = rule;
+      with_ratio.rate_factor = norms_->ratio(u, parameter);
+      const kernels::Range elements{0, all.end - all.first};
+      const auto decayed = std::span(&elements, c_.flat_group(u).parameters[parameter].decay ? 1 : 0);
+      apply(c_.compute, with_ratio, updated(gradients, weights, u, all), decayed);
+    }
 }
 
 void OptimizerStates::shards_loaded(Weights& weights) {

@@ -6,10 +6,12 @@
 #include "libtrain/params/context.h"
 #include "libtrain/params/gradients.h"
 #include "libtrain/params/matrix_updates.h"
+#include "libtrain/params/parameter_norms.h"
 #include "libtrain/params/update_rule.h"
 #include "libtrain/params/weights.h"
 
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace trainyard::params {
@@ -56,10 +58,20 @@ class OptimizerStates {
     kernels::Range all;
     const plan::Parameter* parameter;
   };
+  // A part of one parameter that the optimizer updates.
+  struct Part {
+    kernels::Range all;
+    std::size_t parameter;
+  };
   struct FlatGroupRanges {
     std::vector<Stretch> optimizer;
     std::vector<Biases> even_load;
+    std::vector<Part> parameters;
   };
+  // A range of a flat group for the optimizer. `states` lasts until the next call.
+  UpdatedRange updated(GradientReduction& gradients, Weights& weights, int flat_group, kernels::Range range);
+  // With an optimizer that needs norms of whole parameters, after `rule` updated the states.
+  void apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule);
   FlatGroupRanges ranges_of(int flat_group) const;
   bool whole() const { return c_.shape.zero == 0; }
   bool has_master() const { return !master_.empty(); }
@@ -80,6 +92,8 @@ class OptimizerStates {
   std::vector<std::vector<base::View>> states_;  // per flat group, in the order of kind().states
   std::vector<FlatGroupRanges> ranges_;          // per flat group
   std::optional<MatrixUpdates> matrices_;        // with an optimizer that needs whole matrices
+  std::optional<ParameterNorms> norms_;          // if kind() needs them
+  std::vector<base::View> updated_states_;
 };
 
 }  // namespace trainyard::params

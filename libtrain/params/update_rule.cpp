@@ -22,6 +22,17 @@ kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step, bool de
   return rule;
 }
 
+kernels::Lamb lamb_rule(const OptimizerSettings& s, std::int64_t step) {
+  const auto t = static_cast<double>(step);
+  kernels::Lamb rule;
+  rule.beta1 = static_cast<float>(s.beta1);
+  rule.beta2 = static_cast<float>(s.beta2);
+  rule.epsilon = static_cast<float>(s.epsilon);
+  rule.bias1 = 1 - std::pow(s.beta1, t);
+  rule.bias2 = 1 - std::pow(s.beta2, t);
+  return rule;
+}
+
 kernels::Lion lion_rule(const OptimizerSettings& s) {
   kernels::Lion rule;
   rule.beta1 = static_cast<float>(s.beta1);
@@ -39,6 +50,7 @@ kernels::Sgd sgd_rule(const OptimizerSettings& s) {
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
   if (optimizer == "adam") return adamw_rule(s, step, true);
   if (optimizer == "adamw" || optimizer == "muon") return adamw_rule(s, step);
+  if (optimizer == "lamb") return lamb_rule(s, step);
   if (optimizer == "lion") return lion_rule(s);
   if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);

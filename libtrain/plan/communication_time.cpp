@@ -11,9 +11,10 @@ namespace {
 
 constexpr const char* exchange = "exchange";
 
-// Integer sums over words (the other ranks' words are zero) are not measured. They take as long as f32 sums of the same
-// size.
-base::DType measured_type(base::DType type) { return type == base::DType::i32 ? base::DType::f32 : type; }
+// Sums of integers are not measured. They take as long as f32 sums of the same size in bytes.
+base::DType measured_type(base::DType type) {
+  return type == base::DType::i32 || type == base::DType::i64 ? base::DType::f32 : type;
+}
 
 const CommSeries& series_of(const Profile& profile, const SizedCalls& c, int world) {
   const auto type = base::name_of(measured_type(c.type));

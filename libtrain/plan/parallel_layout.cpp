@@ -138,7 +138,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "layers whose weights are gathered at once: the prefetch depth of ZeRO 3", ranges::gathered_layers);
   v.formerly("layer-slots");
   v.is({T::evaluation});
-  v("optimizer", c.optimizer, "Optimizer", "the optimizer: " + base::listed(optimizer_names(), "or"),
+  v("optimizer", c.optimizer, "Optimizer", "optimizer: " + base::listed(optimizer_names(), "or"),
     base::Words{optimizer_names()});
   v.is({T::later_in_plans});
   v("moment-dtype", c.moment_dtype, "Optimizer", "number format of the optimizer's states: f32 or bf16",

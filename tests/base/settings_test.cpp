@@ -190,6 +190,8 @@ TEST(Hints, KnowOtherWordsAndDoNotGuessWildly) {
   EXPECT_EQ(value_hint("bfloat16", {"f32", "bf16"}), "did you mean 'bf16'?");
   EXPECT_EQ(value_hint("gpu", {"auto", "cpu", "cuda"}), "did you mean 'cuda'?");
   EXPECT_EQ(value_hint("adamw_torch", {"adam", "adamw"}), "did you mean 'adamw'?");
+  for (const char* theirs : {"FusedLamb", "fused_lamb", "lamb_fp16", "LAMB"})
+    EXPECT_EQ(value_hint(theirs, {"adam", "adamw", "lamb", "lion"}), "did you mean 'lamb'?") << theirs;
   EXPECT_EQ(value_hint("ordred", {"ordered", "fast"}), "did you mean 'ordered'?");
   EXPECT_EQ(value_hint("something-else", {"ordered", "fast"}), "");
   EXPECT_EQ(resembling("global_batch", {"global-batch", "micro-batch"}), "global-batch");

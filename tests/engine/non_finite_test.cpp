@@ -111,7 +111,7 @@ void on_ranks(const engine::RunConfig& config, int ranks, NonFinitePolicy policy
 TEST(NonFinite, ASkippedStepChangesNothingOnAnyRank) {
   SmallRun runs;
   for (const char* dtype : {"f32", "bf16"})
-    for (const char* optimizer : {"adam", "adamw", "lion", "muon", "sgd"})
+    for (const char* optimizer : {"adam", "adamw", "lamb", "lion", "muon", "sgd"})
       for (const int zero : {0, 1, 2}) {
         SCOPED_TRACE(fmt::format("{} {} ZeRO {}", dtype, optimizer, zero));
         auto c = small(runs, "skipped");

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <functional>
+#include <span>
 
 namespace trainyard {
 namespace optimizers_test {
@@ -22,6 +23,7 @@ using testing::SmallRun;
 struct Element {
   double w, m = 0, v = 0;
   bool unsure = false;  // rounding decides what becomes of it: it is compared no more
+  double update = 0;    // of an optimizer that needs the norm of a whole parameter
 };
 
 struct Step {
@@ -35,6 +37,7 @@ struct Described {
   std::vector<std::string> states;
   std::vector<std::pair<const char*, const char*>> others;  // settings that it does not read
   std::function<void(Element&, const Step&, const engine::RunConfig&)> step;
+  std::function<void(std::span<Element> parameter, double rate)> of_parameter = {};  // after each element's step
 };
 
 // Kingma and Ba 2015, algorithm 1, with L2 regularisation as torch.optim.Adam has it.
@@ -44,6 +47,20 @@ void adam(Element& e, const Step& s, const engine::RunConfig& c) {
   e.v = c.beta2 * e.v + (1 - c.beta2) * g * g;
   const double mean = e.m / (1 - std::pow(c.beta1, s.number)), square = e.v / (1 - std::pow(c.beta2, s.number));
   e.w -= s.rate * mean / (std::sqrt(square) + c.epsilon);
+}
+
+// You et al. 2020, algorithm 2, with the bias correction of its moments.
+void lamb(Element& e, const Step& s, const engine::RunConfig& c) {
+  e.m = c.beta1 * e.m + (1 - c.beta1) * s.g;
+  e.v = c.beta2 * e.v + (1 - c.beta2) * s.g * s.g;
+  const double mean = e.m / (1 - std::pow(c.beta1, s.number)), square = e.v / (1 - std::pow(c.beta2, s.number));
+  e.update = mean / (std::sqrt(square) + c.epsilon) + s.decay * e.w;
+}
+void scale_by_trust_ratio(std::span<Element> parameter, double rate) {
+  double weights = 0, updates = 0;
+  for (const auto& e : parameter) weights += e.w * e.w, updates += e.update * e.update;
+  const double ratio = weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
+  for (auto& e : parameter) e.w -= rate * ratio * e.update;
 }
 
 // Chen et al. 2023, algorithm 2.
@@ -58,6 +75,7 @@ void lion(Element& e, const Step& s, const engine::RunConfig& c) {
 const std::vector<Described>& all_described() {
   static const std::vector<Described> all = {
       {"adam", {"m", "v"}, {{"momentum", "0.5"}, {"nesterov", "on"}}, adam},
+      {"lamb", {"m", "v"}, {{"momentum", "0.5"}, {"nesterov", "on"}}, lamb, scale_by_trust_ratio},
       {"lion", {"m"}, {{"epsilon", "0.1"}, {"momentum", "0.5"}, {"nesterov", "on"}}, lion},
   };
   return all;
@@ -100,6 +118,34 @@ TEST(Optimizers, HaveTheSameBitsOnEveryLayout) {
         for (const auto& report : runs.reports()) EXPECT_EQ(report.find("differs"), std::string::npos) << report;
       }
     }
+}
+
+// Each expert's matrices are parameters of their own, so it does not matter how many experts a rank holds.
+TEST(Optimizers, HaveTheSameBitsHoweverExpertsAreShared) {
+  SmallRun runs;
+  const auto model = runs.model("experts",
+                                "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n"
+                                "[experts]\ncount = 4\nevery = 2\ntop-k = 2\nscore = \"sigmoid\"\nbias-rate = 0.05\n");
+  const auto experts = [&](const std::string& output) {
+    auto c = by("lamb", runs, output);
+    c.model = model, c.steps = 6, c.global_batch = 8;
+    return c;
+  };
+  for (const char* dtype : {"f32", "bf16"}) {
+    const auto alone = experts(std::string("experts-alone-") + dtype);
+    const auto expected = runs.bits(alone, runs.run(alone, {1, 0, 1, dtype}));
+    int n = 0;
+    for (const auto& [ranks, zero, tensor, pipeline, degree] : std::vector<std::array<int, 5>>{
+             {2, 0, 1, 1, 2}, {4, 1, 1, 1, 2}, {4, 3, 1, 1, 4}, {4, 0, 2, 1, 2}, {4, 2, 2, 1, 1}, {4, 1, 1, 2, 2}}) {
+      auto c = experts(fmt::format("experts-{}-{}", dtype, n++));
+      ParallelLayout layout{ranks, zero, 1, dtype, "none", tensor};
+      layout.pipeline = pipeline, layout.experts = degree;
+      SCOPED_TRACE(fmt::format("{} ranks, ZeRO {}, {} tensor, {} stages, experts over {}", ranks, zero, tensor,
+                               pipeline, degree));
+      EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected);
+      for (const auto& report : runs.reports()) EXPECT_EQ(report.find("differs"), std::string::npos) << report;
+    }
+  }
 }
 
 // The checkpoint is also resharded on the way.
@@ -232,9 +278,13 @@ void follow_double_precision(const Described& o) {
       const auto& layout = trainer.context().layout(u);
       for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
         const double decay = trainer.context().flat_group(u).parameters[p].decay ? c.weight_decay : 0;
-        for (auto i = static_cast<std::size_t>(layout.offsets[p]); i < static_cast<std::size_t>(layout.end(p)); ++i) {
-          auto& e = elements[at][i];
-          o.step(e, {scale * static_cast<double>(gradient[i]), decay, outcome.learning_rate, step + 1}, c);
+        const auto begin = static_cast<std::size_t>(layout.offsets[p]), end = static_cast<std::size_t>(layout.end(p));
+        for (auto i = begin; i < end; ++i)
+          o.step(elements[at][i], {scale * static_cast<double>(gradient[i]), decay, outcome.learning_rate, step + 1},
+                 c);
+        if (o.of_parameter) o.of_parameter(std::span(elements[at]).subspan(begin, end - begin), outcome.learning_rate);
+        for (auto i = begin; i < end; ++i) {
+          const auto& e = elements[at][i];
           unsure += e.unsure;
           if (e.unsure) continue;
           ++compared;

@@ -145,7 +145,7 @@ TEST(Sgd, AndAdamWRefuseEachOthersSettings) {
   EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", "0.5"}, {"weight-decay", "0"}, {"nesterov", "on"}}), "");
   EXPECT_EQ(refusal({{"beta1", "0.5"}, {"optimizer", "adamw"}}), "");
   EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"beta1", "0.9"}}),
-            "--beta1 is a setting of adam, adamw, lion and muon, and --optimizer is sgd");
+            "--beta1 is a setting of adam, adamw, lamb, lion and muon, and --optimizer is sgd");
   EXPECT_EQ(refusal({{"momentum", "0.9"}}), "--momentum is a setting of muon and sgd, and --optimizer is adamw");
   const auto two = refusal({{"optimizer", "sgd"}, {"beta2", "0.9"}, {"epsilon", "0.1"}});
   EXPECT_NE(two.find("--beta2"), std::string::npos) << two;

@@ -1,6 +1,7 @@
 // Compares the optimizers' GPU kernels with their CPU kernels, bit by bit.
 #include "kernels/muon/muon.h"
 #include "kernels/newton_schulz/newton_schulz.h"
+#include "kernels/update/trust_ratio.h"
 #include "kernels/update/update.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/gpu_compare.h"
@@ -64,6 +65,58 @@ TEST(GpuUpdate, LionGivesTheBitsOfTheCpu) {
                                          .decayed = decayed});
           place.fetch();
           Outputs out{p, m};
+          if (base::is_narrow(t)) out.push_back(working);
+          return out;
+        },
+        Same::bits, {DType::f32, DType::bf16, DType::f16});
+}
+
+// All passes. The parts of the parameter are odd, so that one of them takes no whole vectors. Another row is zero.
+TEST(GpuUpdate, LambGivesTheBitsOfTheCpu) {
+  for (const int finite : {1, 0})
+    compare(
+        [finite](Place& place, DType t) {
+          MatrixBuffer p(DType::f32, 1, 1003), g(DType::f32, 1, 1003), m(DType::f32, 1, 1003), v(DType::f32, 1, 1003),
+              working(base::is_narrow(t) ? t : DType::bf16, 1, 1003), ratios(DType::f32, 1, 2),
+              digits(DType::f64, 1, 84);
+          p.fill(1), g.fill(2), m.fill(3), v.fill(4), working.fill(5);
+          for (std::int64_t i = 0; i < 1003; ++i) v.set(0, i, std::abs(v(0, i)));
+          p.set(0, 7, 3e-30), p.set(0, 8, 4e20);  // beyond the window of a thread
+          std::vector<std::int64_t> squares(84);
+          std::vector<kernels::StepNumbers> numbers(1);
+          numbers[0].gradient_scale = 0.37f, numbers[0].finite = finite;
+          kernels::Lamb h;
+          h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02;
+          h.numbers = place.raw(numbers);
+          const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
+          const auto weights = place(p), first = place(m), second = place(v), sums = place(squares, {2, 42}),
+                     all_ratios = place(ratios);
+          const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1003}};
+          kernels::Update u{.rule = kernels::LambMoments{h},
+                            .gradient = place(g),
+                            .parameter = weights,
+                            .states = {first, second},
+                            .working = narrow,
+                            .decayed = decayed};
+          kernels::update(place.exec(), u);
+          for (const auto& [from, to] : {std::pair<std::int64_t, std::int64_t>{0, 501}, {501, 1003}})
+            kernels::add_update_squares(place.exec(), {.rule = h,
+                                                       .parameter = weights.elements(from, to - from),
+                                                       .m = first.elements(from, to - from),
+                                                       .v = second.elements(from, to - from),
+                                                       .decays = from == 0,
+                                                       .squares = sums.row_range(0, 1)});
+          kernels::carry_squares(place.exec(), sums);
+          kernels::trust_ratios(place.exec(), sums, all_ratios.elements(0, 2));
+          h.rate_factor = all_ratios.ptr<float>();
+          u.rule = h;
+          kernels::update(place.exec(), u);
+          place.fetch();
+          EXPECT_TRUE(ratios(0, 0) != 1 && ratios(0, 0) > 0);
+          EXPECT_EQ(ratios(0, 1), 1);
+          for (std::int64_t i = 0; i < 84; ++i)
+            digits.set(0, i, static_cast<double>(squares[static_cast<std::size_t>(i)]));
+          Outputs out{p, m, v, ratios, digits};
           if (base::is_narrow(t)) out.push_back(working);
           return out;
         },

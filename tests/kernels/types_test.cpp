@@ -16,6 +16,7 @@
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/square_sum/square_sum.h"
+#include "kernels/update/trust_ratio.h"
 #include "kernels/update/update.h"
 #include "tests/kernels/operand_types.h"
 
@@ -55,6 +56,19 @@ TEST(OperandTypes, AdamW) {
             e,
             {.rule = kernels::AdamW{}, .gradient = v[1], .parameter = v[0], .states = {v[2], v[3]}, .working = v[4]});
       });
+}
+
+TEST(OperandTypes, TrustRatio) {
+  const auto f = DType::f32;
+  expect_types("update_squares",
+               {{"parameter", {4}, f}, {"m", {4}, f}, {"v", {4}, f}, {"squares", {1, 42}, DType::i64}},
+               [](auto& e, const auto& v) {
+                 kernels::add_update_squares(e, {.rule = {}, .parameter = v[0], .m = v[1], .v = v[2], .squares = v[3]});
+               });
+  expect_types("carry_squares", {{"squares", {2, 42}, DType::i64}},
+               [](auto& e, const auto& v) { kernels::carry_squares(e, v[0]); });
+  expect_types("trust_ratios", {{"squares", {1, 42}, DType::i64}, {"ratios", {1}, f}},
+               [](auto& e, const auto& v) { kernels::trust_ratios(e, v[0], v[1]); });
 }
 
 TEST(OperandTypes, Lion) {

@@ -1,6 +1,7 @@
 // Tests the descriptions of optimizers: what a plan says of them, what their states take, and what is refused.
 #include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/base/error.h"
+#include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/spec/presets.h"
@@ -41,6 +42,10 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   const auto& adam = optimizer_kind("adam");
   EXPECT_EQ(adam.update_bytes(), 28);
   EXPECT_EQ(adam.settings, adamw.settings);
+  const auto& lamb = optimizer_kind("lamb");
+  EXPECT_EQ(lamb.state_bytes(), 8);
+  EXPECT_EQ(lamb.update_bytes(), 4 * (5 + 3 + 4)) << "moments, squares and weights are a pass each";
+  EXPECT_EQ(lamb.settings, adamw.settings);
   const auto& lion = optimizer_kind("lion");
   EXPECT_EQ(lion.state_bytes(), 4);
   EXPECT_TRUE(lion.reads("beta1") && lion.reads("beta2") && !lion.reads("epsilon") && !lion.reads("momentum"));
@@ -49,7 +54,7 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   EXPECT_EQ(sgd.update_bytes(), 20);
   EXPECT_TRUE(sgd.reads("momentum") && sgd.reads("weight-decay") && !sgd.reads("beta1"));
   EXPECT_TRUE(is_of_an_optimizer("beta2") && is_of_an_optimizer("nesterov") && !is_of_an_optimizer("learning-rate"));
-  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lion", "muon", "sgd"}));
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lamb", "lion", "muon", "sgd"}));
 }
 
 TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
@@ -57,8 +62,9 @@ TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
     optimizer_kind("adamax");
     FAIL();
   } catch (const base::UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lion, muon, sgd"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lamb, lion, muon, sgd"),
+        std::string::npos)
         << e.what();
     EXPECT_NE(e.hint().find("adam"), std::string::npos) << e.hint();
   }
@@ -74,9 +80,24 @@ TEST(OptimizerKind, RegistrationsAreChecked) {
   EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::bf16}}, {}}), std::logic_error);
   for (const auto shape : {Shape::rows, Shape::columns, Shape::one})
     EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f32, shape}}, {}}), std::logic_error);
-  EXPECT_THROW(register_optimizer({"tested", {{"s"}}, {}, OptimizerKind::Collective::parameter_norms}),
-               std::logic_error);
   EXPECT_THROW(optimizer_kind("tested"), base::UsageError) << "none of these was taken";
+}
+
+// Beside AdamW's states, LAMB has 42 whole numbers of 8 bytes and one factor of 4 for each parameter. The ranks that
+// hold parts of a parameter add up the whole numbers.
+TEST(OptimizerKind, NormsOfParametersArePlanned) {
+  std::int64_t parameters = 0;
+  for (const auto& group : flat_groups(plan_with("lamb").model)) parameters += std::ssize(group.parameters);
+  const auto numbers = parameters * 42 * 8;
+  for (const int zero : {0, 1, 3}) {
+    const auto lamb = plan_with("lamb", base::DType::bf16, zero), adamw = plan_with("adamw", base::DType::bf16, zero);
+    const auto more = bytes_of(lamb, "optimizer") - bytes_of(adamw, "optimizer");
+    EXPECT_GE(more, numbers + parameters * 4);
+    EXPECT_LT(more, numbers + parameters * 4 + 128);
+    auto calls = adamw.traffic.front().operations;
+    calls.push_back({Axis::data, "all_reduce", 1, 2 * 2 * numbers / 3});
+    EXPECT_EQ(lamb.traffic.front().operations, calls);
+  }
 }
 
 // Master weights belong to the working dtype, so a bf16 run has them with any optimizer.
@@ -121,6 +142,11 @@ TEST(OptimizerKind, StatesInBf16TakeHalf) {
       EXPECT_EQ(to_json(plan_from_json(text, "it")), text);
     }
   EXPECT_EQ(to_json(plan_with("adamw")).find("moment"), std::string::npos);
+  auto lamb = plan_with("lamb");
+  lamb.moment_dtype = base::DType::bf16;
+  const auto wrong = decision_problems(lamb);
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0].message, "--optimizer lamb keeps its states in f32");
 }
 
 // Plans with AdamW are written as before there was a choice, and plans from before are plans with AdamW.

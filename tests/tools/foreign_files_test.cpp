@@ -65,6 +65,8 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
       "--dtype bf16 --optimizer adam --learning-rate 0.25");
   expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Lion", "params": {"betas": [0.5, 0.75]}}})",
                "--dtype bf16 --optimizer lion --beta1 0.5 --beta2 0.75");
+  expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Lamb", "params": {"lr": 0.25, "eps": 0.5}}})",
+               "--dtype bf16 --optimizer lamb --learning-rate 0.25 --epsilon 0.5");
   expect_flags(R"({"fp16": {"enabled": false}, "scheduler": {"type": "WarmupCosineLR", "params":
                    {"warmup_num_steps": 5, "warmup_min_lr": 0, "total_num_steps": 50}}})",
                "--lr-schedule cosine --warmup-steps 5 --start-learning-rate 0 --steps 50");
@@ -118,7 +120,7 @@ TEST(ForeignFiles, OptimizersOfTransformersTrainer) {
   EXPECT_NE(said("sgd").find("--learning-rate 5e-05 --optimizer sgd --momentum 0;"), std::string::npos) << said("sgd");
   EXPECT_NE(said("lion_32bit").find("--learning-rate 5e-05 --optimizer lion;"), std::string::npos)
       << said("lion_32bit");
-  EXPECT_NE(said("adafactor").find("; --optimizer is adam, adamw, lion, muon or sgd"), std::string::npos)
+  EXPECT_NE(said("adafactor").find("; --optimizer is adam, adamw, lamb, lion, muon or sgd"), std::string::npos)
       << said("adafactor");
 }
 
@@ -130,7 +132,9 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
   expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");
   expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adagrad"}})",
-                "--optimizer is adam, adamw, lion, muon or sgd");
+                "--optimizer is adam, adamw, lamb, lion, muon or sgd");
+  expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "FusedLamb", "params": {"max_coeff": 10}}})",
+                "the trust ratio of --optimizer lamb has no bounds");
   EXPECT_EQ(refusal(R"({"zero_optimization": {"offload_param": {"device": "none"}}})").find("offload"),
             std::string::npos);
   for (const char* odd :

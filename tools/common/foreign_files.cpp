@@ -131,14 +131,18 @@ class DeepSpeed {
                                    number("loss_scale_window", 1000), number("hysteresis", 2)));
   }
   void take_optimizer(const Json& all) {
-    const auto type = lower_case(at(all, "optimizer", "type"));
+    auto type = lower_case(at(all, "optimizer", "type"));
+    if (type == "fusedlamb") type = "lamb";
     const auto* values = at(all, "optimizer", "params");
     const auto* apart = values == nullptr ? nullptr : at(*values, "adam_w_mode");
-    // DeepSpeed's Adam is AdamW, unless adam_w_mode is false.
-    if (type == "lion" || type == "muon" || type == "sgd" || (type == "adam" && apart != nullptr && *apart == false))
+    // DeepSpeed's Adam is AdamW, unless adam_w_mode is false. Its LAMB has bounds of the ratio, and this one has none.
+    if (type == "lamb" || type == "lion" || type == "muon" || type == "sgd" ||
+        (type == "adam" && apart != nullptr && *apart == false))
       flags_.push_back("--optimizer " + type);
     else if (!type.empty() && type != "adam" && type != "adamw") remarks_.push_back(no_such_optimizer());
     if (values == nullptr) return;
+    remark(at(*values, "max_coeff") != nullptr || at(*values, "min_coeff") != nullptr,
+           "the trust ratio of --optimizer lamb has no bounds");
     flag("--learning-rate", at(*values, "lr"));
     if (const auto* betas = at(*values, "betas"); betas != nullptr && betas->is_array() && betas->size() == 2)
       flag("--beta1", &(*betas)[0]), flag("--beta2", &(*betas)[1]);

@@ -56,7 +56,7 @@ inline std::int64_t master_bytes(base::DType working) {
   return base::is_narrow(working) ? base::size_of(base::DType::f32) : 0;
 }
 
-// `optimizer`: the states of the optimizer, and the master weights.
+// `optimizer`: the states of the optimizer, the master weights, and norms (plan/cost/parameter_norms.h).
 struct StateBytes {
   std::int64_t parameters = 0, gathered_weights = 0, gradients = 0, micro_batch_gradients = 0, optimizer = 0,
                communication_staging = 0, save_snapshot = 0;

@@ -20,7 +20,7 @@ struct Registered {
 };
 using Optimizers = std::map<std::string, std::unique_ptr<Registered>>;
 
-constexpr auto none = OptimizerKind::Collective::none;
+constexpr auto none = OptimizerKind::Collective::none, parameter_norms = OptimizerKind::Collective::parameter_norms;
 
 void put(Optimizers& all, const OptimizerKind& kind) {
   auto& place = all[kind.name];
@@ -29,12 +29,13 @@ void put(Optimizers& all, const OptimizerKind& kind) {
   for (auto& state : place->bf16.states) state.dtype = base::DType::bf16;
 }
 
-// The list of the library. Their kernels are in kernels/NAME.
+// The list of the library. Their kernels are in kernels/update.
 Optimizers& optimizers() {
   static Optimizers all = [] {
     Optimizers known;
     put(known, {"adam", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
     put(known, {"adamw", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
+    put(known, {"lamb", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, parameter_norms, 32});
     put(known, {"lion", {{"m"}}, {"beta1", "beta2", "weight-decay"}, none, 12});
     put(known, {"muon",
                 {{"m"}, {"v"}},
@@ -56,6 +57,11 @@ std::int64_t OptimizerKind::state_bytes() const {
 }
 
 base::DType OptimizerKind::state_dtype() const { return states.empty() ? base::DType::f32 : states.front().dtype; }
+
+std::int64_t OptimizerKind::update_bytes() const {
+  const std::int64_t once = 3 * base::size_of(base::DType::f32) + 2 * state_bytes();
+  return collective != parameter_norms ? once : once + base::size_of(base::DType::f32) + 2 * state_bytes();
+}
 
 bool OptimizerKind::reads(const std::string& setting) const {
   return std::find(settings.begin(), settings.end(), setting) != settings.end();
@@ -82,7 +88,6 @@ void register_optimizer(const OptimizerKind& kind) {
                      "the state {} of {} is {} or has another shape than its parameter: that is not built", state->name,
                      kind.name, base::name_of(state->dtype));
   }
-  TRAINYARD_ASSERT(kind.collective == none, "collectives in the update of {}: that is not built", kind.name);
   put(optimizers(), kind);
 }
 

@@ -27,7 +27,7 @@ struct OptimizerKind {
   // refused, and is no part of the run's identity.
   std::vector<std::string> settings;
   // What the ranks of a flat group compute together before an update, beside the norm of all gradients.
-  // parameter_norms: the norm of each whole parameter and of its update.
+  // parameter_norms: the norm of each whole parameter and of its update (plan/cost/parameter_norms.h).
   // whole_matrices: the updates of hidden matrices, each as a whole (plan/cost/matrix_updates.h).
   enum class Collective { none, parameter_norms, whole_matrices } collective = Collective::none;
   double flops = 0;  // f32 operations of an update, for each element
@@ -35,8 +35,8 @@ struct OptimizerKind {
   std::int64_t state_bytes() const;  // for each element of a parameter
   base::DType state_dtype() const;   // of all states; f32 without any
   // Bytes that an update reads and writes for each element of f32 weights: weight, gradient and states are read, weight
-  // and states are written.
-  std::int64_t update_bytes() const { return 3 * base::size_of(base::DType::f32) + 2 * state_bytes(); }
+  // and states are written. Norms of parameters take two more passes: weight and states are read in each.
+  std::int64_t update_bytes() const;
   bool reads(const std::string& setting) const;
 };
 
@@ -47,9 +47,8 @@ inline constexpr double most_decay_of_bf16_states = 1 - 1.0 / 256;
 
 // The kinds by name. The library has "adamw" and those that optimizer_names lists. A later registration replaces an
 // earlier one of the same name. UsageError for a name, or a name of a state, that is empty, has other characters than
-// letters, digits and '_', or comes twice. Stores and files have f32 states of the parameter's shape, and an
-// update makes no collective of its own: std::logic_error for other kinds, which are not built. Not thread-safe:
-// register before anything is planned.
+// letters, digits and '_', or comes twice. Stores and files have f32 states of the parameter's shape: std::logic_error
+// for other kinds, which are not built. Not thread-safe: register before anything is planned.
 void register_optimizer(const OptimizerKind& kind);
 // UsageError that names the nearest known kind. `states`: f32, or bf16 for states that are rounded to it after every
 // update.

@@ -1,0 +1,74 @@
+// Checks views, splits long parts so that no digit overflows, and dispatches.
+#include "kernels/update/trust_ratio.h"
+
+#include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
+#include "kernels/update/trust_ratio_args.h"
+
+#include <algorithm>
+
+namespace trainyard::kernels {
+
+namespace {
+
+// Squares between two carries: each adds less than 2^32 to a digit.
+constexpr std::int64_t most_squares = std::int64_t{1} << 30;
+
+void require_rows_of_squares(const base::ConstView& squares, const char* operation) {
+  require_type(squares, base::DType::i64, operation, "squares");
+  TRAINYARD_ASSERT(squares.dense() && squares.count() % squares_of_update == 0, "{}: {} digits", operation,
+                   squares.count());
+}
+
+void carry_rows(std::int64_t* squares, std::int64_t rows) {
+  for (std::int64_t r = 0; r < 2 * rows; ++r) carry_digits(squares + r * square_sum_limbs);
+}
+
+}  // namespace
+
+void add_update_squares(tensor::Exec& exec, const UpdateSquares& u) {
+  for (const auto& x : {NamedView{"parameter", u.parameter}, NamedView{"m", u.m}, NamedView{"v", u.v}}) {
+    require_type(x.view, base::DType::f32, "update_squares", x.name);
+    TRAINYARD_ASSERT(x.view.count() == u.parameter.count() && x.view.dense(),
+                     "update_squares: {} of {} elements for {}", x.name, x.view.count(), u.parameter.count());
+  }
+  require_rows_of_squares(u.squares, "update_squares");
+  TRAINYARD_ASSERT(u.squares.count() == squares_of_update, "update_squares: {} digits", u.squares.count());
+  auto* squares = u.squares.ptr<std::int64_t>();
+  for (std::int64_t from = 0; from < u.parameter.count(); from += most_squares) {
+    const UpdateSquaresArgs a{.parameter = u.parameter.ptr<float>() + from,
+                              .m = u.m.ptr<float>() + from,
+                              .v = u.v.ptr<float>() + from,
+                              .n = std::min(most_squares, u.parameter.count() - from),
+                              .sequence = u.rule.sequence(),
+                              .weight_decay = u.decays ? u.rule.weight_decay : 0,
+                              .squares = squares,
+                              .threads = exec.threads()};
+    if (from > 0) carry_squares(exec, u.squares);
+    exec.run([&exec, a] { TRAINYARD_CALL(exec, update_squares, a); });
+  }
+}
+
+void carry_squares(tensor::Exec& exec, base::View squares) {
+  require_rows_of_squares(squares, "carry_squares");
+  const CarrySquaresArgs a{squares.ptr<std::int64_t>(), squares.count() / squares_of_update};
+  exec.run([&exec, a] {
+    if (exec.on_gpu()) tensor::require_gpu(gpu_kernels().update_carry(a, exec.stream()), "carry_squares on the GPU");
+    else carry_rows(a.squares, a.rows);
+  });
+}
+
+void trust_ratios(tensor::Exec& exec, base::ConstView squares, base::View ratios) {
+  require_rows_of_squares(squares, "trust_ratios");
+  require_type(ratios, base::DType::f32, "trust_ratios", "ratios");
+  const TrustRatiosArgs a{squares.ptr<std::int64_t>(), squares.count() / squares_of_update, ratios.ptr<float>()};
+  TRAINYARD_ASSERT(ratios.dense() && ratios.count() == a.rows, "trust_ratios: {} ratios of {} parameters",
+                   ratios.count(), a.rows);
+  exec.run([&exec, a] {
+    if (exec.on_gpu())
+      return tensor::require_gpu(gpu_kernels().update_ratios(a, exec.stream()), "trust_ratios on the GPU");
+    for (std::int64_t r = 0; r < a.rows; ++r) a.ratios[r] = trust_ratio(a.squares + r * squares_of_update);
+  });
+}
+
+}  // namespace trainyard::kernels
