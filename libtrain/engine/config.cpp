@@ -99,8 +99,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("beta1", c.beta1, optimizer, "all but SGD: decay of the first moment", decay_rate);
   v("beta2", c.beta2, optimizer, "all but SGD: decay of the second moment", decay_rate);
   v("epsilon", c.epsilon, optimizer, "added to sqrt(second moment)", {1e-30, 1});
-  v("momentum", c.momentum, optimizer, "SGD, Muon: buffer = momentum * buffer + gradient", decay_rate);
-  v("nesterov", c.nesterov, optimizer, "SGD, Muon: a step is gradient + momentum * buffer",
+  v("momentum", c.momentum, optimizer, "SGD, Muon: b = momentum * b + gradient", decay_rate);
+  v("nesterov", c.nesterov, optimizer, "SGD, Muon: a step is gradient + momentum * b",
     base::Choices<bool>{{"off", false}, {"on", true}});
   v("weight-decay", c.weight_decay, optimizer,
     "weight decay, of all but biases, norms and embeddings; Adam and SGD add it to gradients", {0, 1000});
