@@ -39,7 +39,7 @@ TEST(CachedAttention, EqualsTheDefinition) {
             for (std::int64_t c = 0; c < d; ++c) {
               double want = 0;
               for (std::int64_t j = 0; j < t; ++j) want += w[static_cast<std::size_t>(j)] / sum * v(j, column + c);
-              ASSERT_TRUE(near(type, got[0](0, h * d + c), want, 40.0))
+              ASSERT_TRUE(near(type, got[0](0, h * d + c), want, 4.0))
                   << "head " << h << " channel " << c << " of " << t;
             }
           }
