@@ -130,14 +130,7 @@ class Nccl : public Communicator {
     require_peers(transfers);
     std::int64_t sent = 0;
     for (const auto& t : transfers) sent += t.kind == Transfer::Kind::send && t.peer != rank_ ? t.view.bytes() : 0;
-    call(exec, "exchange", sent, true, [&](void* stream) {
-      Grouped group(lib_);
-      for (const auto& t : transfers) {
-        if (t.kind == Transfer::Kind::send) group.send(t.view.data, t.view.bytes(), t.peer, comm_, stream);
-        else group.receive(t.view.data, t.view.bytes(), t.peer, comm_, stream);
-      }
-      return group.end();
-    });
+    call(exec, "exchange", sent, true, [&](void* stream) { return in_groups(transfers, stream); });
   }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   int device() const { return device_; }
@@ -149,6 +142,28 @@ class Nccl : public Communicator {
   }
 
  private:
+  // A group of NCCL takes at most 2,048 sends and receives. The n-th message of two ranks is in the same group on both
+  // sides, so no group waits for a later one.
+  nccl::Result in_groups(std::span<const Transfer> transfers, void* stream) {
+    const std::int64_t of_a_pair = std::max(1, 1024 / size_);
+    bool more = true;
+    for (std::int64_t first = 0; more; first += of_a_pair) {
+      more = false;
+      std::vector<std::int64_t> sends(base::size(size_)), receives(base::size(size_));
+      Grouped group(lib_);
+      for (const auto& t : transfers) {
+        const bool is_send = t.kind == Transfer::Kind::send;
+        const auto n = base::at(is_send ? sends : receives, t.peer)++;
+        more = more || n >= first + of_a_pair;
+        if (n < first || n >= first + of_a_pair) continue;
+        if (is_send) group.send(t.view.data, t.view.bytes(), t.peer, comm_, stream);
+        else group.receive(t.view.data, t.view.bytes(), t.peer, comm_, stream);
+      }
+      if (const auto result = group.end(); result != nccl::success) return result;
+    }
+    return nccl::success;
+  }
+
   // Sends and receives that NCCL starts together.
   class Grouped {
    public:

@@ -162,7 +162,6 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
     out += fmt::format("attention: {}; lists of {} a rank\n", attention,
                        base::size_text(plan::most_attention_list_bytes(p), sizes));
   out += parallel_layout_text(p) + "\n";
-  if (const auto ramp = plan::ramp_text(p); !ramp.empty()) out += ramp + "\n";
   const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes));

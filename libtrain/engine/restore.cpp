@@ -97,7 +97,7 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
   std::vector<float> staged;  // one shard, if the store is not in host memory, or is narrow
-  std::vector<char> narrow;
+  std::vector<char> narrow;   // the same, rounded, on its way to a GPU
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
     const auto read = [&](const checkpoint::Kind& kind, base::View to) {
@@ -109,6 +109,7 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
         sums.add(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
       if (!stages) return;
       auto from = base::View::of(out, {layout.shard});
+      if (is_narrow && !exec.on_gpu()) return base::from_f32(to.dtype, out, layout.shard, to.data);
       if (is_narrow) {
         narrow.resize(base::size(layout.shard * base::size_of(to.dtype)));
         base::from_f32(to.dtype, out, layout.shard, narrow.data());

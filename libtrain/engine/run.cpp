@@ -68,6 +68,11 @@ std::string planned_reading(const RunSetup& setup, const Start& start) {
   return reading_text(setup, setup.config.steps, sizes.samples_after(setup.config.steps));
 }
 
+std::string ramp_line(const RunSetup& setup, const Start& start) {
+  const auto text = plan::ramp_text(setup.plan, start.step, start.samples_seen);
+  return text.empty() ? "" : text + "\n";
+}
+
 // What the learning rates come to that the user gave in percent or samples: "--warmup-steps 3% is 30". Empty without
 // any.
 std::string amounts_text(const RunSetup& setup) {
@@ -101,8 +106,9 @@ void warn_of_what_is_left_out(const RunSetup& setup) {
 std::string other_rate_text(const Start& start, const RunSetup& setup) {
   if (start.path.empty() || start.weights_only) return {};
   const auto before = learning_rate_of(checkpoint::read_state(start.path).identity);
-  if (!before) return {};  // from an older version
-  const double planned = before->at(start.step), now = setup.step.learning_rate.at(start.step);
+  if (!before) return {};                                 // from an older version
+  const auto updates = start.step - start.skipped_steps;  // a skipped step does not advance the schedule
+  const double planned = before->at(updates), now = setup.step.learning_rate.at(updates);
   if (planned == now || start.step >= setup.step.learning_rate.total_steps) return {};
   return fmt::format("the learning rate of step {} is {:.4g}; the settings of the checkpoint gave {:.4g}",
                      start.step + 1, now, planned);
@@ -204,7 +210,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       note(fmt::format("model {}: {} parameters, context {}", setup.plan.model.name,
                        base::count_text(plan::parameter_count(setup.plan.model)), setup.plan.model.context));
       note(parallel_layout_text(setup.plan));
-      if (const auto ramp = plan::ramp_text(setup.plan); !ramp.empty()) note(ramp);
+      if (const auto ramp = ramp_line(setup, start); !ramp.empty()) note(ramp.substr(0, ramp.size() - 1));
       note(planned_reading(setup, start));
       if (const auto amounts = amounts_text(setup); !amounts.empty()) note(amounts.substr(0, amounts.size() - 1));
       if (config.validation_sequences > 0 && config.validate_every == 0)
@@ -281,8 +287,9 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
     if (traced.empty()) require_steps_to_trace(config, start.step);
     const RunWindows windows(setup);
     warn_of_what_is_left_out(setup);
-    return decided + plan_text(setup.plan, config.output, sizes) + planned_reading(setup, start) + "\n" +
-           amounts_text(setup) + start_text(start, setup) + rate_line(start, setup);
+    return decided + plan_text(setup.plan, config.output, sizes) + ramp_line(setup, start) +
+           planned_reading(setup, start) + "\n" + amounts_text(setup) + start_text(start, setup) +
+           rate_line(start, setup);
   });
 }
 

@@ -32,8 +32,9 @@ std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const Opt
 
 const kernels::StepNumbers* numbers_of(const UpdateRule& rule);
 
-// A range of a flat group. All views have the same elements: `parameter`, `gradient` and `states`, in the order of
-// plan::OptimizerKind::states, are f32. `working` is the rounded copy of a narrow working dtype, else empty.
+// A range of a flat group. All views have the same elements: `parameter` and `gradient` are f32; `states`, in the order
+// of plan::OptimizerKind::states, are all f32 or all bf16. `working` is the rounded copy of a narrow working dtype,
+// else empty.
 struct UpdatedRange {
   base::ConstView gradient;
   base::View parameter;

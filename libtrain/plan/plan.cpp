@@ -281,7 +281,7 @@ std::string schedule_text(const Plan& p) {
   return {};
 }
 
-std::string ramp_text(const Plan& p) {
+std::string ramp_text(const Plan& p, std::int64_t completed, std::int64_t samples) {
   const auto batch = p.batch();
   const auto& r = batch.ramp;
   if (!r.grows()) return {};
@@ -289,7 +289,8 @@ std::string ramp_text(const Plan& p) {
       "global batch {} to {} by {} over {}, {} from step {} on; memory, traffic and FLOPs are those of {}",
       base::count_text(r.start), base::count_text(p.global_batch), base::count_text(r.increment),
       base::counted(r.length, "sample"), base::count_text(p.global_batch),
-      base::count_text(BatchSizes({p.global_batch, r}).steps_before_end() + 1), base::count_text(p.global_batch));
+      base::count_text(BatchSizes({p.global_batch, r}, completed, samples).steps_before_end() + 1),
+      base::count_text(p.global_batch));
 }
 
 std::string sharing_text(const Plan& p) {

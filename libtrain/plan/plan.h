@@ -123,7 +123,8 @@ void predict(Plan& plan);
 std::string sharing_text(const Plan& plan);
 // "global batch 16 to 512 by 16 over 9,766 samples, 512 from step 38 on; memory, traffic and FLOPs are those of 512";
 // "" if the batch does not grow.
-std::string ramp_text(const Plan& plan);
+// A run goes on after `completed` steps, which have consumed `samples`.
+std::string ramp_text(const Plan& plan, std::int64_t completed = 0, std::int64_t samples = 0);
 std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" for one stage with the default schedule
 
 }  // namespace trainyard::plan

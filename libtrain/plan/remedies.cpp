@@ -240,6 +240,7 @@ std::optional<Remedy> more_ranks_remedy(const Plan& plan, Pass pass) {
     other.topology = topology_of(other, static_cast<int>(ranks));
     const auto least_batch = other.micro_batch * other.local_accumulation * other.topology.size(Axis::data);
     other.global_batch = std::max(plan.global_batch, least_batch);
+    other.batch_ramp = plan.batch_ramp.start < least_batch ? BatchRamp() : plan.batch_ramp;
     for (const auto recompute : {plan.recompute, Recompute::layers}) {
       other.recompute = recompute;
       const auto bytes = price(other, pass);
@@ -248,8 +249,8 @@ std::optional<Remedy> more_ranks_remedy(const Plan& plan, Pass pass) {
       auto flags = fmt::format("{} ranks", ranks);
       if (plan.zero != 3) flags += base::text(" $zero 3");
       if (recompute != plan.recompute) flags += base::text(" $recompute {}", name_of(recompute));
-      if (other.global_batch != plan.global_batch && pass == Pass::train)
-        flags += base::text(" $global-batch {}", other.global_batch);
+      if ((other.global_batch != plan.global_batch || other.batch_ramp != plan.batch_ramp) && pass == Pass::train)
+        flags += base::text(" $global-batch {}", global_batch_text({other.global_batch, other.batch_ramp}));
       return Remedy{flags, *bytes, false};
     }
   }

@@ -91,7 +91,11 @@ TEST(OptimizerStates, OfBf16StayBf16) {
       checkpoint::Reader reader(folder);
       reader.verify_all();
       EXPECT_EQ(reader.state().optimizer, s.optimizer) << folder;
-      EXPECT_EQ(differences(reader, 4), 0) << folder;
+      if (folder != mean) {  // a mean rounds its weights anew
+        EXPECT_EQ(differences(reader, 4), 0) << folder;
+      }
+      for (const auto& p : checkpoint::parameters_of(gpt()))
+        EXPECT_EQ(stored(folder, Kind::state("bf16_v"), p), stored(from, Kind::state("bf16_v"), p)) << folder << p.name;
       for (const auto& t : reader.tensors())
         EXPECT_EQ(t.dtype, t.kind.is_state() ? DType::bf16 : t.kind == Kind::master ? DType::f32 : dtype) << t.path;
       const auto view = trainyard::io::Hdf5File::open(folder + "/checkpoint.h5");

@@ -150,6 +150,24 @@ inline void exchange(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   for (auto v : b) ASSERT_EQ(v, 20.0f + static_cast<float>(left));
 }
 
+// More messages than a group of NCCL takes; the sizes of neighbours differ, and some are empty.
+inline void many_messages(Communicator& c, tensor::Exec& exec) {
+  constexpr std::int64_t count = 2500;
+  const int right = (c.rank() + 1) % c.size(), left = (c.rank() + c.size() - 1) % c.size();
+  std::vector<std::vector<float>> out, in;
+  for (std::int64_t i = 0; i < count; ++i) {
+    out.emplace_back(z(i % 4), static_cast<float>(c.rank() * count + i));
+    in.emplace_back(z(i % 4), -1.0f);
+  }
+  std::vector<Transfer> transfers;
+  for (std::int64_t i = 0; i < count; ++i) transfers.push_back({Transfer::Kind::send, right, view(out[z(i)])});
+  for (std::int64_t i = 0; i < count; ++i) transfers.push_back({Transfer::Kind::receive, left, view(in[z(i)])});
+  c.exchange(exec, transfers);
+  exec.synchronize();
+  for (std::int64_t i = 0; i < count; ++i)
+    for (const auto v : in[z(i)]) ASSERT_EQ(v, static_cast<float>(left * count + i)) << "message " << i;
+}
+
 // Compares several rounds of the ordered reduction with a scalar left-to-right sum. The last round is uneven.
 // `reduction_positions` may give ranks positions in the reduction order that differ from their ranks.
 inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in_place,
@@ -201,6 +219,7 @@ inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in
 }
 
 inline void everything(Communicator& c, tensor::Exec& exec) {
+  many_messages(c, exec);
   for (std::int64_t n : {std::int64_t{0}, std::int64_t{1}, std::int64_t{5}, std::int64_t{333}, std::int64_t{20011}}) {
     all_reduce(c, exec, n);
     all_gather(c, exec, n);

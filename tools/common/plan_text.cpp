@@ -33,7 +33,7 @@ std::int64_t sent_again(const plan::Plan& p, int stage) {
   return sent(p.recompute) - sent(plan::Recompute::none);
 }
 
-// Bytes that the rank with the most traffic sends to its replicas.
+// Bytes that the first rank of a stage sends to its replicas, in the stage where it sends most.
 std::int64_t sent_to_replicas(const plan::Plan& p) {
   std::int64_t most = 0;
   for (int stage = 0; stage < p.pipeline; ++stage) {
