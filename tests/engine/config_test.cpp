@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -53,6 +55,19 @@ TEST(Config, AWorkingDtypeIsOneThatRunsComputeIn) {
   }
 }
 
+TEST(Config, AmountsAreNumbersInRange) {
+  for (double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0})
+    for (const auto member : {&RunConfig::start_learning_rate, &RunConfig::final_learning_rate,
+                              &RunConfig::warmup_steps, &RunConfig::decay_steps})
+      for (const auto unit : {base::Amount::Unit::own, base::Amount::Unit::percent, base::Amount::Unit::samples}) {
+        RunConfig c;
+        c.*member = {bad, unit};
+        base::Complaints complaints;
+        base::check_fields(fields_of(c), complaints);
+        EXPECT_EQ(complaints.list().size(), 1u) << bad;
+      }
+}
+
 // The lists that programs make of traits, compared with lists by hand.
 TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   RunConfig config;
@@ -64,9 +79,10 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   };
   using Names = std::set<std::string>;
   EXPECT_EQ(named(base::FieldTrait::per_rank), (Names{"threads", "memory-limit", "progress", "model", "data", "plan"}));
-  EXPECT_EQ(named(base::FieldTrait::free_on_resume),
-            (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
-                   "loss-scale", "device", "threads", "recompute", "save-every", "keep", "save-throttle"}));
+  EXPECT_EQ(
+      named(base::FieldTrait::free_on_resume),
+      (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
+             "loss-scale", "moment-dtype", "device", "threads", "recompute", "save-every", "keep", "save-throttle"}));
   EXPECT_EQ(named(base::FieldTrait::identity), (Names{"global-batch",
                                                       "micro-batch",
                                                       "sequence",
@@ -92,7 +108,7 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   EXPECT_EQ(named(base::FieldTrait::later_in_plans),
             (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
                    "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages",
-                   "partition", "optimizer"}));
+                   "partition", "optimizer", "moment-dtype"}));
   EXPECT_EQ(named(base::FieldTrait::divides_ranks),
             (Names{"tensor-parallel", "expert-parallel", "expert-ranks-per-node", "pipeline-parallel"}));
   EXPECT_EQ(named(base::FieldTrait::of_held_experts),
