@@ -257,11 +257,19 @@ constexpr double most_samples = 1e15;
 Amount amount_of(const std::string& text, const std::string& spelled, const Amounts& legal, const std::string& help) {
   const std::string of_percent = name_of(Amount::Unit::percent), of_samples = name_of(Amount::Unit::samples);
   const auto number_before = [&](const std::string& unit) { return text.substr(0, text.size() - unit.size()); };
-  if (text.ends_with(of_percent))
-    return {parse(number_before(of_percent), spelled, Range<double>{0, 100}, help), Amount::Unit::percent};
+  // The whole text in the message: a number without its unit would be another amount.
+  const auto in_unit = [&](const std::string& unit, const auto& range) {
+    try {
+      return parse(number_before(unit), spelled, range, help);
+    } catch (const UsageError&) {
+      throw UsageError(
+          fmt::format("{} '{}' must be a number from {} to {}{}", spelled, shown(text), range.low, range.high, unit),
+          help);
+    }
+  };
+  if (text.ends_with(of_percent)) return {in_unit(of_percent, Range<double>{0, 100}), Amount::Unit::percent};
   if (legal.samples && text.ends_with(of_samples))
-    return {static_cast<double>(parse(number_before(of_samples), spelled,
-                                      Range<std::int64_t>{0, static_cast<std::int64_t>(most_samples)}, help)),
+    return {static_cast<double>(in_unit(of_samples, Range<std::int64_t>{0, static_cast<std::int64_t>(most_samples)})),
             Amount::Unit::samples};
   if (!legal.whole) return parse(text, spelled, legal.range, help);
   const Range<std::int64_t> whole{static_cast<std::int64_t>(legal.range.low),

@@ -154,7 +154,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
             base::text("$pipeline-schedule {}", text));
     const auto colon = text.find(':');
     set(text.substr(0, colon), spelled);
-    c.schedule = schedule_text(schedule_of(colon == std::string::npos ? c.schedule : c.schedule + text.substr(colon)));
+    c.schedule =
+        schedule_text(schedule_of(colon == std::string::npos ? c.schedule : c.schedule + text.substr(colon), spelled));
   };
   // Fields of the parallel layout come before `seed` in the group Run, before `learning-rate` in the optimizer's, and
   // before `memory-limit` in the other group.

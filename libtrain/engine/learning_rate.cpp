@@ -53,17 +53,16 @@ template <class T> std::optional<T> number_in(base::Range<T> range, const std::s
   return value;
 }
 
-[[noreturn]] void refuse_numbers(const std::string& text, const std::string& needs, const std::string& example) {
-  throw base::UsageError(base::text("$lr-schedule {}: {}", base::excerpt(text), needs),
-                         base::text("$lr-schedule {}", example));
+[[noreturn]] void refuse_numbers(const std::string& said, const std::string& needs, const std::string& example) {
+  throw base::UsageError(fmt::format("{}: {}", said, needs), base::text("$lr-schedule {}", example));
 }
 
-void take_cycles(const std::string& text, const std::string& numbers, LearningRate& s) {
+void take_cycles(const std::string& said, const std::string& numbers, LearningRate& s) {
   const auto parts = base::comma_separated(numbers);
   const auto steps = number_in(cycle_steps, parts[0]);
   const auto factor = parts.size() > 1 ? number_in(cycle_factors, parts[1]) : std::optional<std::int64_t>(1);
   if (!steps || !factor || parts.size() > 2)
-    refuse_numbers(text,
+    refuse_numbers(said,
                    fmt::format("it takes the steps of the first cycle, and by how much each cycle is longer than "
                                "the one before (from {} to {}), as whole numbers",
                                cycle_factors.low, cycle_factors.high),
@@ -85,24 +84,24 @@ std::vector<std::string> schedule_names() {
           "wsd",      "wsd-cosine", "wsd-exponential", "wsd-minus-sqrt", "inverse-sqrt"};
 }
 
-LearningRate schedule_of(const std::string& text) {
+LearningRate schedule_of(const std::string& text, const std::string& spelled) {
   const auto colon = text.find(':');
   const bool has_numbers = colon != std::string::npos;
-  const auto numbers = has_numbers ? text.substr(colon + 1) : "";
+  const auto numbers = has_numbers ? text.substr(colon + 1) : "", said = spelled + " " + base::excerpt(text);
   LearningRate s;
   s.schedule = text.substr(0, colon);
   const auto names = schedule_names();
   if (std::find(names.begin(), names.end(), s.schedule) == names.end())
     throw base::UsageError(
-        base::text("$lr-schedule {} is not known; use one of {}", base::excerpt(s.schedule), fmt::join(names, ", ")),
+        fmt::format("{} {} is not known; use one of {}", spelled, base::excerpt(s.schedule), fmt::join(names, ", ")),
         base::value_hint(s.schedule, names));
-  if (s.schedule == restarts) take_cycles(text, numbers, s);
+  if (s.schedule == restarts) take_cycles(said, numbers, s);
   else if (s.schedule == polynomial) {
     const auto power = number_in(powers, numbers);
     if (!power)
-      refuse_numbers(text, fmt::format("it takes a power from {} to {}", powers.low, powers.high), "polynomial:2");
+      refuse_numbers(said, fmt::format("it takes a power from {} to {}", powers.low, powers.high), "polynomial:2");
     s.power = *power;
-  } else if (has_numbers) refuse_numbers(text, "this schedule takes no numbers", s.schedule);
+  } else if (has_numbers) refuse_numbers(said, "this schedule takes no numbers", s.schedule);
   return s;
 }
 
@@ -167,16 +166,15 @@ std::vector<plan::Problem> problems(const LearningRate& s) {
   else if (s.start > 0 && s.warmup_steps == 0)
     out.push_back({base::text("$start-learning-rate {} means nothing without $warmup-steps", s.start),
                    base::text("add $warmup-steps, or leave $start-learning-rate out")});
-  if ((decays_from_the_warmup(s.schedule) || s.schedule == restarts) && s.final > 0 && s.warmup_steps == s.total_steps)
+  if (decays_from_the_warmup(s.schedule) && s.schedule != one_cycle && s.final > 0 && s.warmup_steps == s.total_steps)
     out.push_back({base::text("$final-learning-rate {} is never reached: $warmup-steps {} are all $steps", s.final,
                               s.warmup_steps),
                    base::text("fewer $warmup-steps, or more $steps")});
-  if (decays_at_the_end(s.schedule) && (s.decay_steps < 1 || s.decay_steps > left))
+  if (decays_at_the_end(s.schedule) && left >= 1 && (s.decay_steps < 1 || s.decay_steps > left))
     out.push_back(
         {base::text("$lr-schedule {} needs $decay-steps between 1 and $steps minus $warmup-steps ({}), not {}",
                     s.schedule, left, s.decay_steps),
-         left >= 1 ? base::text("$decay-steps {}", std::max<std::int64_t>(1, left / 10))
-                   : base::text("fewer $warmup-steps, or more $steps")});
+         base::text("$decay-steps {}", std::max<std::int64_t>(1, left / 10))});
   if (s.schedule == "wsd-exponential" && !(s.final > 0))
     out.push_back({base::text("$lr-schedule wsd-exponential needs a $final-learning-rate above 0"),
                    base::text("$final-learning-rate {:.3g}, or $lr-schedule wsd", s.peak / 10)});
@@ -187,9 +185,16 @@ std::vector<plan::Problem> problems(const LearningRate& s) {
                     s.decay_steps, s.total_steps),
          base::text("a $final-learning-rate above 0, $decay-steps {}, or fewer $steps", left)});
   if (s.schedule == one_cycle && (s.warmup_steps == 0 || s.start == 0))
-    out.push_back({base::text("$lr-schedule one-cycle needs $warmup-steps, at whose end the peak is, and a "
-                              "$start-learning-rate"),
-                   base::text("$warmup-steps 30% $start-learning-rate 4%")});
+    out.push_back({base::text("$lr-schedule one-cycle needs {}",
+                              s.start > 0          ? base::text("$warmup-steps, at whose end the peak is")
+                              : s.warmup_steps > 0 ? base::text("a $start-learning-rate")
+                                                   : base::text("$warmup-steps and a $start-learning-rate")),
+                   base::text("{}{}", s.warmup_steps > 0 ? "" : base::text("$warmup-steps 30% "),
+                              s.start > 0 ? "" : base::text("$start-learning-rate 4%"))});
+  if ((s.schedule == one_cycle || s.schedule == restarts || decays_at_the_end(s.schedule)) && left == 0)
+    out.push_back(
+        {base::text("$lr-schedule {}: no steps are left after $warmup-steps {}", schedule_text(s), s.warmup_steps),
+         base::text("fewer $warmup-steps, or more $steps")});
   if (s.schedule == restarts && s.restart_steps > left && left >= 1)
     out.push_back(
         {base::text("$lr-schedule {}: the first cycle is longer than the {} steps after $warmup-steps",

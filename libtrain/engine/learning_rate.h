@@ -1,6 +1,7 @@
 // Learning-rate schedules: a pure function of the number of completed optimizer steps.
 #pragma once
 
+#include "libtrain/base/setting_text.h"
 #include "libtrain/plan/problems.h"
 
 #include <cstdint>
@@ -43,8 +44,9 @@ struct LearningRate {
 std::vector<std::string> schedule_names();
 // The schedule that a text names, with the numbers that belong to it: "polynomial:2" has a power,
 // "cosine-restarts:1000,2" the steps of its first cycle and a factor, which may be left out where it is 1. UsageError
-// for other names, for missing numbers, and for numbers that the schedule does not take.
-LearningRate schedule_of(const std::string& text);
+// for other names, for missing numbers, and for numbers that the schedule does not take. `spelled` is what the user
+// wrote before the text (base/fields.h).
+LearningRate schedule_of(const std::string& text, const std::string& spelled = base::setting_name("lr-schedule"));
 std::string schedule_text(const LearningRate& schedule);  // in one spelling: "cosine-restarts:1000,1"
 std::vector<plan::Problem> problems(const LearningRate& schedule);
 

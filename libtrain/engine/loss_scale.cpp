@@ -64,7 +64,8 @@ LossScaleRule loss_scale_rule(const std::string& text, base::DType dtype) {
     rule.first = power_of_two(text, numbers[0]);
     return rule;
   }
-  if (kind != "dynamic" || colon == std::string::npos) refuse_loss_scale(text, "no such rule");
+  if (kind != "dynamic" || colon == std::string::npos)
+    refuse_loss_scale(text, "no such rule; a number alone is static:N");
   if (numbers.empty() || numbers.size() > 3)
     refuse_loss_scale(text, "a dynamic scale has one to three numbers: first scale, window, hysteresis");
   rule.first = power_of_two(text, numbers[0]);

@@ -10,26 +10,21 @@ namespace trainyard::params {
 
 namespace {
 
-kernels::AdamW adamw_rule(const OptimizerSettings& s, std::int64_t step, bool decay_in_gradient = false) {
+// Of an optimizer with two moments and their bias corrections.
+template <class Rule> Rule moments_rule(const OptimizerSettings& s, std::int64_t step) {
   const auto t = static_cast<double>(step);
-  kernels::AdamW rule;
+  Rule rule;
   rule.beta1 = static_cast<float>(s.beta1);
   rule.beta2 = static_cast<float>(s.beta2);
   rule.epsilon = static_cast<float>(s.epsilon);
   rule.bias1 = 1 - std::pow(s.beta1, t);
   rule.bias2 = 1 - std::pow(s.beta2, t);
-  rule.decay_in_gradient = decay_in_gradient;
   return rule;
 }
 
-kernels::Lamb lamb_rule(const OptimizerSettings& s, std::int64_t step) {
-  const auto t = static_cast<double>(step);
-  kernels::Lamb rule;
-  rule.beta1 = static_cast<float>(s.beta1);
-  rule.beta2 = static_cast<float>(s.beta2);
-  rule.epsilon = static_cast<float>(s.epsilon);
-  rule.bias1 = 1 - std::pow(s.beta1, t);
-  rule.bias2 = 1 - std::pow(s.beta2, t);
+kernels::AdamW adam_rule(const OptimizerSettings& s, std::int64_t step) {
+  auto rule = moments_rule<kernels::AdamW>(s, step);
+  rule.decay_in_gradient = true;
   return rule;
 }
 
@@ -48,9 +43,9 @@ kernels::Sgd sgd_rule(const OptimizerSettings& s) {
 }
 
 UpdateRule rule_named(const std::string& optimizer, const OptimizerSettings& s, std::int64_t step) {
-  if (optimizer == "adam") return adamw_rule(s, step, true);
-  if (optimizer == "adamw" || optimizer == "muon") return adamw_rule(s, step);
-  if (optimizer == "lamb") return lamb_rule(s, step);
+  if (optimizer == "adam") return adam_rule(s, step);
+  if (optimizer == "adamw" || optimizer == "muon") return moments_rule<kernels::AdamW>(s, step);
+  if (optimizer == "lamb") return moments_rule<kernels::Lamb>(s, step);
   if (optimizer == "lion") return lion_rule(s);
   if (optimizer == "sgd") return sgd_rule(s);
   TRAINYARD_ASSERT(false, "the optimizer {} has no kernel (params/update_rule.h)", optimizer);

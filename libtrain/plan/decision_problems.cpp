@@ -60,7 +60,7 @@ std::vector<Problem> range_problems(const Plan& p) {
   if (base::is_narrow(p.moment_dtype) &&
       optimizer_kind(p.optimizer).collective == OptimizerKind::Collective::parameter_norms)
     out.push_back({base::text("$optimizer {} keeps its states in f32", p.optimizer),
-                   base::text("leave $moment-dtype out, or another $optimizer")});
+                   base::text("$moment-dtype f32, or another $optimizer")});
   return out;
 }
 
@@ -140,7 +140,9 @@ void ramp_problems(const Plan& p, std::vector<Problem>& out) {
     if (wrong.empty()) continue;
     out.push_back(
         {base::text("$global-batch {} has steps of {}: {}", global_batch_text(whole), size, wrong.front().message),
-         base::text("a ramp of multiples of {}, with work for every rank; or a smaller $micro-batch",
+         base::text("a ramp that begins at {} or more and grows by multiples of {}, lower $micro-batch or "
+                    "$local-accumulation, or fewer ranks",
+                    p.micro_batch * p.local_accumulation * p.topology.size(Axis::data),
                     p.micro_batch * p.local_accumulation)});
     return;
   }

@@ -173,6 +173,11 @@ TEST(LearningRate, NumbersOfASchedule) {
   EXPECT_EQ(count("one-cycle", plain), 1u);
   EXPECT_EQ(count("one-cycle", {.peak = 1, .warmup_steps = 3, .total_steps = 10}), 1u);
   EXPECT_EQ(count("one-cycle", {.peak = 1, .warmup_steps = 3, .total_steps = 10, .start = 0.1}), 0u);
+  EXPECT_EQ(count("one-cycle", {.peak = 1, .warmup_steps = 10, .total_steps = 10, .start = 0.1}), 1u);
+  EXPECT_EQ(count("cosine-restarts:4", {.peak = 1, .warmup_steps = 10, .total_steps = 10}), 1u);
+  const auto one = problems(LearningRate{.schedule = "one-cycle", .peak = 1, .warmup_steps = 3, .total_steps = 10});
+  EXPECT_EQ(one.at(0).message, "--lr-schedule one-cycle needs a --start-learning-rate");
+  EXPECT_EQ(one.at(0).hint, "--start-learning-rate 4%");
   EXPECT_EQ(count("cosine-restarts:10", plain), 0u);
   EXPECT_EQ(count("cosine-restarts:11", plain), 1u);
   EXPECT_EQ(count("cosine-restarts:5", {.peak = 1, .decay_steps = 5, .total_steps = 10}), 1u);
@@ -221,6 +226,18 @@ TEST(LearningRate, AmountsInOtherUnits) {
   for (const char* bad : {"%", "-1%", "101%", "nan%", "5 %", "samples", "1.5samples", "-1samples", "1.5", "5 samples",
                           "9999999999999999samples", ""})
     EXPECT_THROW(set("warmup-steps", bad), base::UsageError) << bad;
+  try {
+    set("warmup-steps", "101%");
+    FAIL();
+  } catch (const base::UsageError& e) {
+    EXPECT_STREQ(e.what(), "warmup-steps '101%' must be a number from 0 to 100%");
+  }
+  try {
+    base::field_named(fields, "lr-schedule", "").set("cosine-restarts:0", "run.toml: lr-schedule");
+    FAIL();
+  } catch (const base::UsageError& e) {
+    EXPECT_TRUE(std::string(e.what()).starts_with("run.toml: lr-schedule \"cosine-restarts:0\": it takes")) << e.what();
+  }
   for (const char* bad : {"%", "10samples", "1e31", "-10%", "1e999%"})
     EXPECT_THROW(set("final-learning-rate", bad), base::UsageError) << bad;
 }

@@ -57,6 +57,10 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
                    "hysteresis": 3}})",
                "--dtype fp16 --loss-scale dynamic:4096,500,3");
   expect_flags(R"({"fp16": {"enabled": true, "loss_scale": 128}})", "--dtype fp16 --loss-scale static:128");
+  expect_flags(R"({"fp16": {"enabled": true, "loss_scale": 1000}})", "--dtype fp16 --loss-scale static:512");
+  expect_remark(R"({"fp16": {"enabled": true, "loss_scale": 1000}})",
+                "a power of two here, at most 2^32: 512 for 1000");
+  expect_remark(R"({"fp16": {"enabled": true, "initial_scale_power": 40}})", "initial_scale_power 40");
   // DeepSpeed's Adam is AdamW, unless it says otherwise.
   expect_flags(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adam", "params": {"lr": 0.25}}})",
                "--dtype bf16 --learning-rate 0.25");
@@ -77,6 +81,9 @@ TEST(ForeignFiles, ADeepSpeedFileGetsTheFlagsOfItsKeys) {
                    {"cycle_first_step_size": 100, "cycle_min_lr": 0.25, "cycle_max_lr": 0.5}}})",
                "--lr-schedule linear --warmup-steps 100 --decay-steps 100 --start-learning-rate 0.25 "
                "--final-learning-rate 0.25 --learning-rate 0.5");
+  expect_flags(R"({"bf16": {}, "optimizer": {"type": "SGD", "params": {"lr": 0.125}}, "scheduler": {"type": "OneCycle",
+                   "params": {"cycle_max_lr": 0.5}}})",
+               "--optimizer sgd --lr-schedule linear --learning-rate 0.5");
   expect_flags(R"({"activation_checkpointing": {}, "wall_clock_breakdown": true, "pipeline": {"stages": 2}})",
                "--pipeline-parallel 2 --recompute full --profile-step");
   EXPECT_EQ(refusal(R"({"train_batch_size": 8})").find("--zero"), std::string::npos);

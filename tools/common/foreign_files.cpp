@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <filesystem>
 #include <optional>
@@ -125,8 +126,14 @@ class DeepSpeed {
       return value != nullptr && value->is_number_integer() ? value->get<std::int64_t>() : otherwise;
     };
     const auto fixed = number("loss_scale", 0), power = number("initial_scale_power", 16);
-    if (fixed > 0) flags_.push_back(fmt::format("--loss-scale static:{}", fixed));
-    else if (power >= 0 && power <= 32)
+    if (fixed > 0) {
+      const auto below = std::min(std::bit_floor(static_cast<std::uint64_t>(fixed)), std::uint64_t{1} << 32);
+      flags_.push_back(fmt::format("--loss-scale static:{}", below));
+      if (below != static_cast<std::uint64_t>(fixed))
+        remarks_.push_back(fmt::format("a loss scale is a power of two here, at most 2^32: {} for {}", below, fixed));
+    } else if (power > 32) {
+      remarks_.push_back(fmt::format("initial_scale_power {}: a loss scale ends at 2^32 here", power));
+    } else if (power >= 0)
       flags_.push_back(fmt::format("--loss-scale dynamic:{},{},{}", std::int64_t{1} << power,
                                    number("loss_scale_window", 1000), number("hysteresis", 2)));
   }
@@ -143,7 +150,8 @@ class DeepSpeed {
     if (values == nullptr) return;
     remark(at(*values, "max_coeff") != nullptr || at(*values, "min_coeff") != nullptr,
            "the trust ratio of --optimizer lamb has no bounds");
-    flag("--learning-rate", at(*values, "lr"));
+    const auto* scheduler = at(all, "scheduler", "type");  // OneCycle has the peak itself
+    if (scheduler == nullptr || *scheduler != "OneCycle") flag("--learning-rate", at(*values, "lr"));
     if (const auto* betas = at(*values, "betas"); betas != nullptr && betas->is_array() && betas->size() == 2)
       flag("--beta1", &(*betas)[0]), flag("--beta2", &(*betas)[1]);
     flag("--epsilon", at(*values, "eps"));
