@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/parse_number.h"
 #include "libtrain/base/range.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
@@ -12,7 +13,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -44,13 +44,9 @@ constexpr const char *polynomial = "polynomial", *one_cycle = "one-cycle", *rest
 constexpr base::Range<double> powers{0.1, 10};
 constexpr base::Range<std::int64_t> cycle_steps{1, 1'000'000'000'000}, cycle_factors{1, 1000};
 
-// The whole text as a number of the range.
 template <class T> std::optional<T> number_in(base::Range<T> range, const std::string& text) {
-  T value{};
-  const auto* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || !range.holds(value)) return {};
-  return value;
+  const auto value = base::parsed_number<T>(text);
+  return value && range.holds(*value) ? value : std::nullopt;
 }
 
 [[noreturn]] void refuse_numbers(const std::string& said, const std::string& needs, const std::string& example) {

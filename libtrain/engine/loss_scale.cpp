@@ -2,13 +2,13 @@
 #include "libtrain/engine/loss_scale.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/parse_number.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <vector>
 
@@ -25,12 +25,9 @@ constexpr std::int64_t most_count = 1'000'000'000;  // of a window and of overfl
 }
 
 std::int64_t whole_number(const std::string& text, const std::string& number) {
-  std::int64_t value = 0;
-  const auto* end = number.data() + number.size();
-  const auto [at, error] = std::from_chars(number.data(), end, value);
-  if (error != std::errc() || at != end || number.empty())
-    refuse_loss_scale(text, fmt::format("'{}' is not a whole number", base::one_line(number)));
-  return value;
+  const auto value = base::parsed_number<std::int64_t>(number);
+  if (!value) refuse_loss_scale(text, fmt::format("'{}' is not a whole number", base::one_line(number)));
+  return *value;
 }
 
 double power_of_two(const std::string& text, const std::string& number) {

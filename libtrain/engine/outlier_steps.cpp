@@ -2,13 +2,14 @@
 #include "libtrain/engine/outlier_steps.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/parse_number.h"
 #include "libtrain/base/setting_text.h"
+#include "libtrain/base/statistics.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace trainyard::engine {
 
@@ -23,24 +24,21 @@ constexpr std::int64_t shortest_window = 2;
                                     "norm and of the loss over the last 128 steps), or none"));
 }
 
-template <class Number> Number number_in(const std::string& text, const std::string& digits, const char* kind) {
-  Number value = 0;
-  const auto* end = digits.data() + digits.size();
-  const auto [at, error] = std::from_chars(digits.data(), end, value);
-  if (error != std::errc() || at != end || digits.empty())
-    refuse_outliers(text, fmt::format("'{}' is not a {}", base::one_line(digits), kind));
-  return value;
+template <class Number> Number outlier_number(const std::string& text, const std::string& digits, const char* kind) {
+  const auto value = base::parsed_number<Number>(digits);
+  if (!value) refuse_outliers(text, fmt::format("'{}' is not a {}", base::one_line(digits), kind));
+  return *value;
 }
 
 double factor_in(const std::string& text, const std::string& digits) {
-  const auto value = number_in<double>(text, digits, "number");
+  const auto value = outlier_number<double>(text, digits, "number");
   if (!(value > 1 && value <= most_factor))
     refuse_outliers(text, fmt::format("a factor is above 1 and at most {}", most_factor));
   return value;
 }
 
 std::int64_t window_in(const std::string& text, const std::string& digits) {
-  const auto value = number_in<std::int64_t>(text, digits, "whole number");
+  const auto value = outlier_number<std::int64_t>(text, digits, "whole number");
   if (value < shortest_window || value > checkpoint::longest_outlier_window)
     refuse_outliers(text,
                     fmt::format("a window has {} to {} steps", shortest_window, checkpoint::longest_outlier_window));
@@ -49,7 +47,7 @@ std::int64_t window_in(const std::string& text, const std::string& digits) {
 
 // The limit for values in a full window; 0: none.
 double limit_above_median(double factor, const std::vector<double>& values) {
-  return factor > 0 ? std::max(0.0, factor * median_of(values)) : 0;
+  return factor > 0 ? std::max(0.0, factor * base::median(values)) : 0;
 }
 
 }  // namespace
@@ -81,14 +79,6 @@ std::string text_of(const OutlierRule& rule) {
                      rule.loss > 0 ? fmt::format("loss:{},", rule.loss) : "", rule.window);
 }
 
-double median_of(std::vector<double> values) {
-  TRAINYARD_ASSERT(!values.empty(), "a median of {} values", values.size());
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*std::max_element(values.begin(), middle) + *middle) / 2;
-}
-
 OutlierLimits OutlierSteps::limits() const {
   if (!rule_.skips() || !is_full()) return {};
   return {limit_above_median(rule_.norm, state_.gradient_norms), limit_above_median(rule_.loss, state_.losses)};
@@ -97,7 +87,7 @@ OutlierLimits OutlierSteps::limits() const {
 std::optional<Outlier> OutlierSteps::look(double gradient_norm, double loss) const {
   const auto most = limits();
   const auto outlier = [&](bool is_loss, double value, double factor, const std::vector<double>& values) {
-    return Outlier{is_loss, value, median_of(values), factor, rule_.window};
+    return Outlier{is_loss, value, base::median(values), factor, rule_.window};
   };
   if (most.most_norm > 0 && gradient_norm > most.most_norm)
     return outlier(false, gradient_norm, rule_.norm, state_.gradient_norms);

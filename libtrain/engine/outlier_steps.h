@@ -25,9 +25,6 @@ OutlierRule outlier_rule(const std::string& text);
 // The same as definite text: "norm:10,loss:2,window:128".
 std::string text_of(const OutlierRule& rule);
 
-// The median of at least one value: of an even number of them the mean of the two in the middle.
-double median_of(std::vector<double> values);
-
 // Above one of these a step is an outlier; 0: no limit.
 struct OutlierLimits {
   double most_norm = 0, most_loss = 0;

@@ -1,5 +1,6 @@
 // Outliers: the text of their rule, the window, and which steps runs skip on every layout and after a resume.
 #include "libtrain/engine/outlier_steps.h"
+#include "libtrain/base/statistics.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/engine/restore.h"
@@ -64,11 +65,11 @@ TEST(OutlierSteps, RefusesOtherTexts) {
 }
 
 TEST(OutlierSteps, AMedianOfAnEvenNumberIsTheMeanOfTheTwoInTheMiddle) {
-  EXPECT_EQ(engine::median_of({3}), 3);
-  EXPECT_EQ(engine::median_of({4, 1}), 2.5);
-  EXPECT_EQ(engine::median_of({9, 1, 5}), 5);
-  EXPECT_EQ(engine::median_of({7, 1, 100, 2}), 4.5);
-  EXPECT_EQ(engine::median_of({8, 8, 0, 8, 1e300}), 8);
+  EXPECT_EQ(base::median({3}), 3);
+  EXPECT_EQ(base::median({4, 1}), 2.5);
+  EXPECT_EQ(base::median({9, 1, 5}), 5);
+  EXPECT_EQ(base::median({7, 1, 100, 2}), 4.5);
+  EXPECT_EQ(base::median({8, 8, 0, 8, 1e300}), 8);
 }
 
 TEST(OutlierSteps, HasLimitsOnceTheWindowIsFull) {

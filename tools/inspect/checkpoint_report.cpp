@@ -2,6 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/statistics.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/file_names.h"
@@ -9,7 +10,6 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/removed.h"
-#include "libtrain/engine/outlier_steps.h"
 #include "libtrain/engine/report.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
@@ -82,8 +82,8 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
                        base::counted(std::ssize(window.losses), "step") + " that changed the weights",
                        window.losses.empty() ? ""
                                              : fmt::format(": median gradient norm {}, median loss {}",
-                                                           number_text(engine::median_of(window.gradient_norms)),
-                                                           number_text(engine::median_of(window.losses))),
+                                                           number_text(base::median(window.gradient_norms)),
+                                                           number_text(base::median(window.losses))),
                        window.skips_in_a_row == 0
                            ? ""
                            : fmt::format(", {} skipped just now", base::counted(window.skips_in_a_row, "step")));

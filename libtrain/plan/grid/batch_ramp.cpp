@@ -3,12 +3,12 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/parse_number.h"
 #include "libtrain/plan/grid/ranges.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -21,20 +21,16 @@ constexpr std::string_view samples_unit = "samples", tokens_unit = "tokens";
 
 // A whole number, which may have an exponent. Doubles hold every one of ranges::ramp_length exactly.
 std::optional<std::int64_t> ramp_length_of(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto value = base::parsed_number<double>(text);
   const base::Range<double> range{static_cast<double>(ranges::ramp_length.low),
                                   static_cast<double>(ranges::ramp_length.high)};
-  if (error != std::errc{} || end != text.data() + text.size() || !range.holds(value) || value != std::floor(value))
-    return {};
-  return static_cast<std::int64_t>(value);
+  if (!value || !range.holds(*value) || *value != std::floor(*value)) return {};
+  return static_cast<std::int64_t>(*value);
 }
 
 std::optional<std::int64_t> ramp_size_of(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !ranges::global_batch.holds(value)) return {};
-  return value;
+  const auto value = base::parsed_number<std::int64_t>(text);
+  return value && ranges::global_batch.holds(*value) ? value : std::nullopt;
 }
 
 // Takes what stands before the first `mark`; nothing if there is none.
