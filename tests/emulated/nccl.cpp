@@ -128,7 +128,13 @@ void after_all_before(emulator::Stream& stream) {
 thread_local int depth = 0;
 thread_local std::vector<Waiting> waiting;
 
+constexpr std::size_t most_of_a_group = 2048;  // as NCCL's documentation has it
+
 Result run_waiting() {
+  if (waiting.size() > most_of_a_group) {
+    waiting.clear();
+    return invalid_usage;
+  }
   const auto sends = std::count_if(waiting.begin(), waiting.end(), [](const Waiting& w) { return w.send; });
   if (sends == 0 || sends == static_cast<std::ptrdiff_t>(waiting.size())) {
     for (const auto& w : waiting) w.send ? send_away(w) : receive_later(w);
