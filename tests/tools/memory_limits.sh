@@ -31,7 +31,7 @@ judge() {
       grep -q '^\(shard-data\|train\|inspect\|generate\|reshard-checkpoint\|convert-checkpoint\): .' err || fail "no sentence with $*"
       ! grep -q 'damaged\|please report' err || fail "blames something else with $*"
       ;;
-    127) grep -q 'shared librar\|shared object\|for initial thread' err || fail "exit code 127 with $*" ;;
+    127) grep -q 'shared librar\|shared object\|for initial thread\|^out of memory$' err || fail "exit code 127 with $*" ;;
     *) fail "exit code $code with $*" ;;
   esac
 }
