@@ -78,7 +78,7 @@ TEST(OptimizerKind, RegistrationsAreChecked) {
   }
   EXPECT_THROW(register_optimizer({"tested", {{"s"}, {"t"}, {"s"}}, {}}), base::UsageError);
   EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::bf16}}, {}}), std::logic_error);
-  for (const auto shape : {Shape::rows, Shape::columns, Shape::one})
+  for (const auto shape : {Shape::rows, Shape::columns})
     EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f32, shape}}, {}}), std::logic_error);
   EXPECT_THROW(optimizer_kind("tested"), base::UsageError) << "none of these was taken";
 }

@@ -8,8 +8,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 
 namespace trainyard::plan {
 
@@ -49,6 +51,12 @@ Optimizers& optimizers() {
 }
 
 }  // namespace
+
+std::vector<std::int64_t> dims_of_state(OptimizerState::Shape shape, const std::vector<std::int64_t>& parameter) {
+  if (shape == OptimizerState::Shape::parameter) return parameter;
+  if (shape == OptimizerState::Shape::rows) return {parameter.front()};
+  return {std::accumulate(parameter.begin() + 1, parameter.end(), std::int64_t{1}, std::multiplies<>())};
+}
 
 std::int64_t OptimizerKind::state_bytes() const {
   std::int64_t bytes = 0;

@@ -12,12 +12,16 @@ namespace trainyard::plan {
 
 // A state that an optimizer keeps of every parameter. A new parameter has a state of zeros.
 struct OptimizerState {
-  // How many elements a state has: as many as its parameter, one for each row or each column, or one alone.
-  enum class Shape { parameter, rows, columns, one };
+  // The elements of a state: those of its parameter; one for each index of the first dim (rows); or one for each index
+  // of all other dims together (columns), which is 1 for a parameter with one dim.
+  enum class Shape { parameter, rows, columns };
   std::string name;  // checkpoints have its tensors in /optimizer/NAME
   base::DType dtype = base::DType::f32;
   Shape shape = Shape::parameter;
 };
+
+// The dims of a state of a parameter with these dims.
+std::vector<std::int64_t> dims_of_state(OptimizerState::Shape shape, const std::vector<std::int64_t>& parameter);
 
 // Master weights are no state of an optimizer: they belong to a narrow working dtype (plan/cost/states.h).
 struct OptimizerKind {
