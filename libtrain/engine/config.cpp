@@ -96,11 +96,14 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::identity});
   v("decay-steps", c.decay_steps, optimizer, "steps of decay, or 20%, or 9000samples; 0: as the schedule says", steps);
   v.is({T::identity});
-  v("beta1", c.beta1, optimizer, "all but SGD: decay of the first moment", decay_rate);
-  v("beta2", c.beta2, optimizer, "all but SGD: decay of the second moment", decay_rate);
+  v("beta1", c.beta1, optimizer, "Adam, LAMB, Lion, Muon: decay of the first moment", decay_rate);
+  v("beta2", c.beta2, optimizer, "the same: decay of the second moment", decay_rate);
   v("epsilon", c.epsilon, optimizer, "added to sqrt(second moment)", {1e-30, 1});
   v("momentum", c.momentum, optimizer, "SGD, Muon: b = momentum * b + gradient", decay_rate);
   v("nesterov", c.nesterov, optimizer, "SGD, Muon: a step is gradient + momentum * b",
+    base::Choices<bool>{{"off", false}, {"on", true}});
+  v("beta2-decay", c.beta2_decay, optimizer, "Adafactor: in step t, beta2 is 1 - t^-X", {0.1, 2});
+  v("scale-parameter", c.scale_parameter, optimizer, "Adafactor: steps grow with a weight's size",
     base::Choices<bool>{{"off", false}, {"on", true}});
   v("weight-decay", c.weight_decay, optimizer,
     "weight decay, of all but biases, norms and embeddings; Adam and SGD add it to gradients", {0, 1000});

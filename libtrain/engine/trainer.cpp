@@ -283,9 +283,9 @@ void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
 // The clip factor is read where it was computed. A step that is not finite changes nothing, nor does the learning rate
 // advance by it.
 void Trainer::update(std::int64_t completed) {
-  const auto rule = params::update_rule(r_.plan.optimizer, settings_, settings_.learning_rate.at(completed - skipped_),
-                                        completed + 1 - skipped_, results_->numbers());
-  store_->update(rule, batch_.global_batch * r_.plan.sequence, params::matrix_rule(r_.plan.optimizer, settings_, rule));
+  store_->update(params::update_rules(r_.plan.optimizer, settings_, settings_.learning_rate.at(completed - skipped_),
+                                      completed + 1 - skipped_, results_->numbers()),
+                 batch_.global_batch * r_.plan.sequence);
 }
 
 double Trainer::validate(std::int64_t sequences) {

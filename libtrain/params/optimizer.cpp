@@ -26,10 +26,12 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
     if (plan::master_bytes(c.shape.working) > 0)
       master_.push_back(c.arenas.optimizer.allocate(base::DType::f32, {count(u)}));
     auto& states = states_.emplace_back();
-    for (const auto& state : kind().states) states.push_back(c.arenas.optimizer.allocate(state.dtype, {count(u)}));
+    for (std::size_t i = 0; i < kind().element_states(); ++i)
+      states.push_back(c.arenas.optimizer.allocate(kind().states[i].dtype, {count(u)}));
     ranges_.push_back(ranges_of(u));
   }
-  if (kind().collective == plan::OptimizerKind::Collective::parameter_norms) norms_.emplace(c);
+  if (kind().has_line_states()) lines_.emplace(c);
+  if (kind().has_parameter_norms()) norms_.emplace(c);
 }
 
 OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
@@ -74,13 +76,13 @@ base::View OptimizerStates::master_shard(int flat_group) {
 }
 
 // With ZeRO 0 a rank keeps the momentum of its own shard alone up to date, which is what it saves.
-void OptimizerStates::prepare(GradientReduction& gradients, const std::optional<kernels::Muon>& of_matrices) {
-  TRAINYARD_ASSERT(of_matrices.has_value() == matrices_.has_value(), "{} {} a rule of matrices", kind().name,
-                   of_matrices ? "with" : "without");
+void OptimizerStates::prepare(GradientReduction& gradients, const UpdateRules& rules) {
+  TRAINYARD_ASSERT(rules.matrices.has_value() == matrices_.has_value(), "{} {} a rule of matrices", kind().name,
+                   rules.matrices ? "with" : "without");
   if (!matrices_) return;
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& [first, end] : matrices_->ranges(u))
-      kernels::muon_direction(c_.compute, {.hyper = *of_matrices,
+      kernels::muon_direction(c_.compute, {.hyper = *rules.matrices,
                                            .gradient = flat_range(gradients.shard(u), first, end - first),
                                            .m = flat_range(state_shard(0, u), first, end - first)});
   matrices_->orthogonalise(gradients);
@@ -97,51 +99,62 @@ UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& wei
           .working = has_master() ? part_of(working, range) : base::View{}};
 }
 
-void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule,
-                             std::int64_t tokens, const std::optional<kernels::Muon>& of_matrices) {
-  const auto* lamb = std::get_if<kernels::Lamb>(&rule);
-  TRAINYARD_ASSERT((lamb != nullptr) == norms_.has_value(), "an update of {} by the rule of another optimizer",
-                   kind().name);
-  const UpdateRule first = lamb != nullptr ? UpdateRule(kernels::LambMoments{*lamb}) : rule;
-  for (int u = 0; u < c_.flat_groups(); ++u) {
-    const auto& ranges = base::at(ranges_, u);
-    for (const auto& [all, decayed, is_of_matrices] : ranges.optimizer) {
+void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
+                             std::int64_t tokens) {
+  const auto* lamb = rules.elements ? std::get_if<kernels::Lamb>(&*rules.elements) : nullptr;
+  TRAINYARD_ASSERT(rules.lines.has_value() == lines_.has_value() &&
+                       (lamb != nullptr || rules.lines.has_value()) == norms_.has_value(),
+                   "an update of {} by the rule of another optimizer", kind().name);
+  if (rules.lines) {
+    apply_with_lines(gradients, weights, *rules.lines);
+  } else if (lamb != nullptr) {
+    apply_elements(gradients, weights, UpdateRule(kernels::LambMoments{*lamb}));
+    apply_with_ratios(gradients, weights, *lamb);
+  } else {
+    apply_elements(gradients, weights, rules);
+  }
+  move_biases(gradients, weights, rules.numbers, tokens);
+  if (!whole()) weights.shards_changed();
+}
+
+void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weights, const UpdateRules& rules) {
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    for (const auto& [all, decayed, is_of_matrices] : base::at(ranges_, u).optimizer) {
       if (all.first >= all.end) continue;
       const auto range = updated(gradients, weights, u, all);
       if (is_of_matrices)
-        kernels::muon_update(c_.compute, {.hyper = *of_matrices,
+        kernels::muon_update(c_.compute, {.hyper = *rules.matrices,
                                           .update = range.gradient,
                                           .parameter = range.parameter,
                                           .working = range.working,
                                           .decayed = decayed});
-      else apply(c_.compute, first, range, decayed);
+      else apply(c_.compute, *rules.elements, range, decayed);
     }
-    for (const auto& [all, parameter] : ranges.even_load) {
+}
+
+void OptimizerStates::move_biases(GradientReduction& gradients, Weights& weights, const kernels::StepNumbers* numbers,
+                                  std::int64_t tokens) {
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    for (const auto& [all, parameter] : base::at(ranges_, u).even_load) {
       TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);
       const auto& balance = parameter->update;
       const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
       const auto biases = updated(gradients, weights, u, all);
       kernels::even_load_update(c_.compute, biases.parameter, biases.gradient, mean, static_cast<float>(balance.rate),
-                                numbers_of(rule));
+                                numbers);
       if (biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
     }
-  }
-  if (lamb != nullptr) apply_with_ratios(gradients, weights, *lamb);
-  if (!whole()) weights.shards_changed();
 }
 
 void OptimizerStates::apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule) {
   norms_->begin();
-  for (int u = 0; u < c_.flat_groups(); ++u) {
-    // With ZeRO 0 the ranges are of the whole flat group, and this rank counts its shard.
-    const auto before = whole() ? c_.group(u).rank() * c_.layout(u).shard : 0;
+  for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& counted : norms_->counted(u)) {
-      const auto at = before + counted.at;
-      const auto part = updated(gradients, weights, u, {at, at + counted.count});
+      const auto part = updated(gradients, weights, u, counted_range(u, counted));
       norms_->add(rule, u, counted, {part.parameter, part.states});
     }
-  }
   norms_->agree();
+  norms_->make_ratios();
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& [all, parameter] : base::at(ranges_, u).parameters) {
       auto with_ratio = rule;
@@ -150,6 +163,39 @@ void OptimizerStates::apply_with_ratios(GradientReduction& gradients, Weights& w
       const auto decayed = std::span(&elements, c_.flat_group(u).parameters[parameter].decay ? 1 : 0);
       apply(c_.compute, with_ratio, updated(gradients, weights, u, all), decayed);
     }
+}
+
+void OptimizerStates::apply_with_lines(GradientReduction& gradients, Weights& weights, const kernels::Adafactor& rule) {
+  // f(part of the gradient with its factors, parameter, working copy) of elements of a parameter
+  const auto visit = [&](int u, std::size_t parameter, kernels::Range range, auto&& f) {
+    const auto begin = first(u) + range.first - c_.layout(u).offsets[parameter];
+    const auto held = lines_->elements(u, parameter, begin, range.end - range.first);
+    if (held.count == 0) return;
+    const auto elements = updated(gradients, weights, u, {range.first, range.first + held.count});
+    f(kernels::AdafactorPart{elements.gradient, held.held, held.row_factors, held.column_factors}, elements);
+  };
+  norms_->begin();
+  for (int u = 0; u < c_.flat_groups(); ++u) {
+    lines_->update(rule, u, own(whole() ? gradients.gathered(u) : gradients.shard(u), u), norms_->counted(u));
+    for (const auto& counted : norms_->counted(u))
+      visit(u, counted.parameter, counted_range(u, counted), [&](const auto& part, const UpdatedRange& elements) {
+        kernels::add_adafactor_squares(c_.compute, rule, part, elements.parameter,
+                                       norms_->squares(u, counted.parameter));
+      });
+  }
+  norms_->agree();
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    for (const auto& [all, parameter] : base::at(ranges_, u).parameters)
+      visit(u, parameter, all, [&](const auto& part, const UpdatedRange& elements) {
+        const auto& p = c_.flat_group(u).parameters[parameter];
+        kernels::adafactor_update(c_.compute, {.rule = rule,
+                                               .part = part,
+                                               .parameter = elements.parameter,
+                                               .working = elements.working,
+                                               .squares = norms_->squares(u, parameter),
+                                               .count = p.count(),
+                                               .decays = p.decay});
+      });
 }
 
 void OptimizerStates::shards_loaded(Weights& weights) {

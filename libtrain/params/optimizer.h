@@ -5,6 +5,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/params/context.h"
 #include "libtrain/params/gradients.h"
+#include "libtrain/params/line_sums.h"
 #include "libtrain/params/matrix_updates.h"
 #include "libtrain/params/parameter_norms.h"
 #include "libtrain/params/update_rule.h"
@@ -24,19 +25,23 @@ class OptimizerStates {
 
   // With an optimizer that needs whole matrices, this makes the updates of hidden matrices from their gradients, in the
   // shards of gradients. Call it before GradientReduction::gather_sums. Does nothing without a rule. Collective.
-  void prepare(GradientReduction& gradients, const std::optional<kernels::Muon>& of_matrices);
+  void prepare(GradientReduction& gradients, const UpdateRules& rules);
 
-  // Weight decay applies only to parameters whose inventory entry says so. The rule is one of the context's optimizer.
-  // `tokens`: the tokens of the step, from which follows the mean load of an expert. A bias of choices (plan::Update)
-  // moves an expert's load towards it.
-  void update(GradientReduction& gradients, Weights& weights, const UpdateRule& rule, std::int64_t tokens,
-              const std::optional<kernels::Muon>& of_matrices = {});
+  // Weight decay applies only to parameters whose inventory entry says so. The rules are those of the context's
+  // optimizer. `tokens`: the tokens of the step, from which follows the mean load of an expert. A bias of choices
+  // (plan::Update) moves an expert's load towards it.
+  void update(GradientReduction& gradients, Weights& weights, const UpdateRules& rules, std::int64_t tokens);
 
   // This rank's shards, f32, [shard] elements. With f32 working weights the master shard is the working copy itself.
   base::View master_shard(int flat_group);
-  // A state by its place in kind().states.
+  // A state of elements (plan::OptimizerKind::element_states), by its place in kind().states.
   base::View state_shard(std::size_t state, int flat_group) {
     return own(base::at(states_, flat_group)[state], flat_group);
+  }
+  // A state of rows or columns of a whole parameter, by its place in kind().states; the same on every rank that holds a
+  // part of the flat group.
+  base::View line_state(std::size_t state, int flat_group, std::size_t parameter) const {
+    return lines_->state(state - kind().element_states(), flat_group, parameter);
   }
   const plan::OptimizerKind& kind() const { return *c_.shape.optimizer; }
 
@@ -70,8 +75,19 @@ class OptimizerStates {
   };
   // A range of a flat group for the optimizer. `states` lasts until the next call.
   UpdatedRange updated(GradientReduction& gradients, Weights& weights, int flat_group, kernels::Range range);
+  // Of all elements, by the rules of elements and of matrices.
+  void apply_elements(GradientReduction& gradients, Weights& weights, const UpdateRules& rules);
+  void move_biases(GradientReduction& gradients, Weights& weights, const kernels::StepNumbers* numbers,
+                   std::int64_t tokens);
   // With an optimizer that needs norms of whole parameters, after `rule` updated the states.
   void apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule);
+  // With states of rows and columns.
+  void apply_with_lines(GradientReduction& gradients, Weights& weights, const kernels::Adafactor& rule);
+  // The elements of a counted part, in this rank's range of the flat group.
+  kernels::Range counted_range(int flat_group, const ParameterNorms::Counted& counted) const {
+    const auto at = (whole() ? c_.group(flat_group).rank() * c_.layout(flat_group).shard : 0) + counted.at;
+    return {at, at + counted.count};
+  }
   FlatGroupRanges ranges_of(int flat_group) const;
   bool whole() const { return c_.shape.zero == 0; }
   bool has_master() const { return !master_.empty(); }
@@ -89,9 +105,10 @@ class OptimizerStates {
   StoreContext& c_;
   Weights& weights_;
   std::vector<base::View> master_;
-  std::vector<std::vector<base::View>> states_;  // per flat group, in the order of kind().states
+  std::vector<std::vector<base::View>> states_;  // per flat group, those of elements in the order of kind().states
   std::vector<FlatGroupRanges> ranges_;          // per flat group
   std::optional<MatrixUpdates> matrices_;        // with an optimizer that needs whole matrices
+  std::optional<LineSums> lines_;                // with states of rows and columns
   std::optional<ParameterNorms> norms_;          // if kind() needs them
   std::vector<base::View> updated_states_;
 };

@@ -39,14 +39,17 @@ void ParameterNorms::begin() {
 }
 
 void ParameterNorms::add(const kernels::Lamb& rule, int flat_group, const Counted& counted, const Part& part) {
-  const auto& rows = base::at(rows_, flat_group);
-  const auto row = rows.of_parameters[counted.parameter];
   kernels::add_update_squares(c_.compute, {.rule = rule,
                                            .parameter = part.parameter,
                                            .m = part.states[0],
                                            .v = part.states[1],
                                            .decays = c_.flat_group(flat_group).parameters[counted.parameter].decay,
-                                           .squares = sections_[rows.section].squares.row_range(row, 1)});
+                                           .squares = squares(flat_group, counted.parameter)});
+}
+
+base::View ParameterNorms::squares(int flat_group, std::size_t parameter) const {
+  const auto& rows = base::at(rows_, flat_group);
+  return sections_[rows.section].squares.row_range(rows.of_parameters[parameter], 1);
 }
 
 void ParameterNorms::add_up(Section& section, plan::Axes axes) {
@@ -64,6 +67,9 @@ void ParameterNorms::agree() {
     }
     c_.join(c_.communication.record());
   }
+}
+
+void ParameterNorms::make_ratios() {
   for (const auto& s : sections_) kernels::trust_ratios(c_.compute, s.squares, s.ratios);
 }
 

@@ -33,9 +33,12 @@ class ParameterNorms {
     std::span<const base::View> states;
   };
   void add(const kernels::Lamb& rule, int flat_group, const Counted& counted, const Part& part);
-  // Adds up the sums of all ranks, and computes the ratios. Collective.
+  // The digits of both sums of a parameter, i64 [plan::digits_of_norms], for parts that are added otherwise.
+  base::View squares(int flat_group, std::size_t parameter) const;
+  // Adds up the sums of all ranks. Collective.
   void agree();
-  // The trust ratio of a parameter of a flat group, in memory of the device; valid after agree().
+  // The trust ratios, after agree(). ratio: of a parameter of a flat group, in memory of the device.
+  void make_ratios();
   const float* ratio(int flat_group, std::size_t parameter) const;
 
  private:

@@ -82,6 +82,24 @@ const kernels::StepNumbers* numbers_of(const UpdateRule& rule) {
   return std::visit([](const kernels::UpdateStep& step) { return step.numbers; }, rule);
 }
 
+UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& s, double learning_rate,
+                         std::int64_t step, const kernels::StepNumbers* numbers) {
+  if (optimizer == "adafactor") {
+    UpdateRules rules;
+    rules.numbers = numbers;
+    rules.lines.emplace(kernels::Adafactor{.learning_rate = static_cast<float>(learning_rate),
+                                           .weight_decay = static_cast<float>(s.weight_decay),
+                                           .step = static_cast<double>(step),
+                                           .beta2_decay = s.beta2_decay,
+                                           .scale_parameter = s.scale_parameter,
+                                           .numbers = numbers});
+    return rules;
+  }
+  UpdateRules rules(update_rule(optimizer, s, learning_rate, step, numbers));
+  rules.matrices = matrix_rule(optimizer, s, *rules.elements);
+  return rules;
+}
+
 void apply(tensor::Exec& exec, const UpdateRule& rule, const UpdatedRange& range,
            std::span<const kernels::Range> decayed) {
   kernels::Update update{.rule = rule,

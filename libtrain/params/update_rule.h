@@ -1,6 +1,7 @@
 // UpdateRule: what one step does to a range of parameters, as the numbers of the optimizer's kernel.
 #pragma once
 
+#include "kernels/adafactor/adafactor.h"
 #include "kernels/muon/muon.h"
 #include "kernels/update/update.h"
 
@@ -16,6 +17,8 @@ struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   double momentum = 0.9;
   bool nesterov = false;
+  double beta2_decay = 0.8;
+  bool scale_parameter = true;
 };
 
 using kernels::UpdateRule;
@@ -31,6 +34,20 @@ std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const Opt
                                          const UpdateRule& rule);
 
 const kernels::StepNumbers* numbers_of(const UpdateRule& rule);
+
+// All rules of a step.
+struct UpdateRules {
+  std::optional<UpdateRule> elements;            // of every element, or of those that have no other rule
+  std::optional<kernels::Muon> matrices = {};    // of hidden matrices
+  std::optional<kernels::Adafactor> lines = {};  // of all parameters, by states of rows and columns
+  const kernels::StepNumbers* numbers = nullptr;
+
+  UpdateRules() = default;
+  UpdateRules(const UpdateRule& rule) : elements(rule), numbers(numbers_of(rule)) {}  // of element-wise optimizers
+};
+// What step `step` (the first is 1) does with any optimizer. See update_rule.
+UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,
+                         std::int64_t step, const kernels::StepNumbers* numbers);
 
 // A range of a flat group. All views have the same elements: `parameter` and `gradient` are f32; `states`, in the order
 // of plan::OptimizerKind::states, are all f32 or all bf16. `working` is the rounded copy of a narrow working dtype,

@@ -65,9 +65,12 @@ void ZeroStore::initialize(std::uint64_t seed) {
     // The host computes the values, by the one code path that defines them.
     if (on_gpu) made.emplace_back(base::size(layout.shard), 0.0f);
     auto* master = on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>();
-    for (std::size_t s = 0; s < states_.kind().states.size(); ++s)
+    for (std::size_t s = 0; s < states_.kind().element_states(); ++s)
       if (const auto view = states_.state_shard(s, u); on_gpu) tensor::clear(c_.compute, view);
       else tensor::clear_untouched(view);
+    for (std::size_t s = states_.kind().element_states(); s < states_.kind().states.size(); ++s)
+      for (std::size_t p = 0; p < c_.flat_group(u).parameters.size(); ++p)
+        tensor::clear(c_.compute, states_.line_state(s, u, p));
     std::int64_t end = 0;  // end of the values so far; gaps between them are zero
     for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
       std::fill(master + end, master + held.at, 0.0f);
@@ -131,10 +134,10 @@ void ZeroStore::commit(plan::Occurrence occurrence, int source) {
   gradients_.commit(occurrence, source);
 }
 
-void ZeroStore::update(const UpdateRule& rule, std::int64_t tokens, const std::optional<kernels::Muon>& of_matrices) {
-  states_.prepare(gradients_, of_matrices);
+void ZeroStore::update(const UpdateRules& rules, std::int64_t tokens) {
+  states_.prepare(gradients_, rules);
   if (c_.shape.zero == 0) gradients_.gather_sums();
-  states_.update(gradients_, *weights_, rule, tokens, of_matrices);
+  states_.update(gradients_, *weights_, rules, tokens);
 }
 
 }  // namespace trainyard::params

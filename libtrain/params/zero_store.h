@@ -50,8 +50,7 @@ class ZeroStore : public ParameterStore {
   std::span<const base::ConstView> counted_gradients();
   // `tokens`: the tokens of the step, counting whole sequences. Needed if a bias takes part in the choice of experts
   // (plan::Update).
-  // `of_matrices`: the rule of hidden matrices, if the optimizer has one (params/update_rule.h).
-  void update(const UpdateRule& rule, std::int64_t tokens = 0, const std::optional<kernels::Muon>& of_matrices = {});
+  void update(const UpdateRules& rules, std::int64_t tokens = 0);
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }

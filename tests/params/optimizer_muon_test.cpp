@@ -18,9 +18,10 @@ void update(params::ZeroStore& store, std::int64_t step, bool nesterov) {
   params::OptimizerSettings settings;
   settings.momentum = momentum, settings.nesterov = nesterov, settings.weight_decay = decay;
   settings.beta1 = beta1, settings.beta2 = beta2, settings.epsilon = epsilon;
-  auto rule = params::update_rule("muon", settings, rate, step, nullptr);
-  std::get<kernels::AdamW>(rule).gradient_scale = scale;
-  store.update(rule, 0, params::matrix_rule("muon", settings, rule));
+  auto rules = params::update_rules("muon", settings, rate, step, nullptr);
+  std::get<kernels::AdamW>(*rules.elements).gradient_scale = scale;
+  rules.matrices->gradient_scale = scale;
+  store.update(rules);
 }
 
 float number(std::int64_t what, std::int64_t step, const std::string& name, std::int64_t i) {

@@ -225,10 +225,9 @@ std::string programs_with(const std::string& word) {
       "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype ";
   constexpr std::string_view of_train =
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
-      "beta2 epsilon momentum nesterov weight-decay decay-embeddings clip loss-scale skip-outliers steps seed "
-      "document-mask "
-      "objective mask-rate mask-words communicator memory-limit output plan save-every keep resume init-from change "
-      "stop-after validate-every "
+      "beta2 beta2-decay epsilon momentum nesterov scale-parameter weight-decay decay-embeddings clip loss-scale "
+      "skip-outliers steps seed document-mask objective mask-rate mask-words communicator memory-limit output plan "
+      "save-every keep resume init-from change stop-after validate-every "
       "validation-sequences save-throttle progress hang-timeout collective-delay trace trace-steps profile-step ";
   const auto among = [&](std::string_view all) {
     return word.find(' ') == std::string::npos && all.find(fmt::format(" {} ", word)) != std::string_view::npos;

@@ -9,10 +9,6 @@ namespace trainyard::plan {
 
 namespace {
 
-bool has_parameter_norms(const OptimizerKind& optimizer) {
-  return optimizer.collective == OptimizerKind::Collective::parameter_norms;
-}
-
 std::int64_t bytes_of_digits(std::int64_t parameters) { return parameters * digits_of_norms * 8; }
 
 }  // namespace
@@ -38,7 +34,7 @@ std::vector<NormSection> norm_sections(const FlatGroupTable& table) {
 }
 
 std::int64_t parameter_norm_bytes(const FlatGroupTable& table, const OptimizerKind& optimizer) {
-  if (!has_parameter_norms(optimizer)) return 0;
+  if (!optimizer.has_parameter_norms()) return 0;
   std::int64_t bytes = 0;
   for (const auto& s : norm_sections(table))
     bytes += base::aligned(bytes_of_digits(s.parameters)) + base::aligned(s.parameters * 4);
@@ -47,7 +43,7 @@ std::int64_t parameter_norm_bytes(const FlatGroupTable& table, const OptimizerKi
 
 std::vector<SizedCalls> parameter_norm_calls(const FlatGroupTable& table, const StateShape& shape) {
   std::vector<SizedCalls> out;
-  if (!has_parameter_norms(*shape.optimizer)) return out;
+  if (!shape.optimizer->has_parameter_norms()) return out;
   for (const auto& s : norm_sections(table)) {
     const auto add = [&](Axes axes) {
       if (const int ranks = shape.topology.size(axes); ranks > 1)

@@ -1,5 +1,5 @@
 // What the norms of whole parameters and of their updates cost, for an optimizer that needs them
-// (OptimizerKind::Collective::parameter_norms): memory, and the sums over ranks.
+// (OptimizerKind::has_parameter_norms): memory, and the sums over ranks.
 #pragma once
 
 #include "libtrain/plan/cost/sized_calls.h"

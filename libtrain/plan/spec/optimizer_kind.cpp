@@ -22,7 +22,9 @@ struct Registered {
 };
 using Optimizers = std::map<std::string, std::unique_ptr<Registered>>;
 
-constexpr auto none = OptimizerKind::Collective::none, parameter_norms = OptimizerKind::Collective::parameter_norms;
+constexpr auto none = OptimizerKind::Collective::none, parameter_norms = OptimizerKind::Collective::parameter_norms,
+               line_sums = OptimizerKind::Collective::line_sums;
+constexpr auto rows = OptimizerState::Shape::rows, columns = OptimizerState::Shape::columns;
 
 void put(Optimizers& all, const OptimizerKind& kind) {
   auto& place = all[kind.name];
@@ -35,6 +37,11 @@ void put(Optimizers& all, const OptimizerKind& kind) {
 Optimizers& optimizers() {
   static Optimizers all = [] {
     Optimizers known;
+    put(known, {"adafactor",
+                {{"row_var", base::DType::f32, rows}, {"column_var", base::DType::f32, columns}},
+                {"beta2-decay", "scale-parameter", "weight-decay"},
+                line_sums,
+                14});
     put(known, {"adam", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
     put(known, {"adamw", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
     put(known, {"lamb", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, parameter_norms, 32});
@@ -60,15 +67,22 @@ std::vector<std::int64_t> dims_of_state(OptimizerState::Shape shape, const std::
 
 std::int64_t OptimizerKind::state_bytes() const {
   std::int64_t bytes = 0;
-  for (const auto& state : states) bytes += base::size_of(state.dtype);
+  for (const auto& state : states)
+    if (state.shape == OptimizerState::Shape::parameter) bytes += base::size_of(state.dtype);
   return bytes;
+}
+
+std::size_t OptimizerKind::element_states() const {
+  return static_cast<std::size_t>(std::ranges::count(states, OptimizerState::Shape::parameter, &OptimizerState::shape));
 }
 
 base::DType OptimizerKind::state_dtype() const { return states.empty() ? base::DType::f32 : states.front().dtype; }
 
 std::int64_t OptimizerKind::update_bytes() const {
-  const std::int64_t once = 3 * base::size_of(base::DType::f32) + 2 * state_bytes();
-  return collective != parameter_norms ? once : once + base::size_of(base::DType::f32) + 2 * state_bytes();
+  constexpr auto number = base::size_of(base::DType::f32);
+  const std::int64_t once = 3 * number + 2 * state_bytes();
+  if (collective == line_sums) return once + 3 * number;
+  return collective == parameter_norms ? once + number + 2 * state_bytes() : once;
 }
 
 bool OptimizerKind::reads(const std::string& setting) const {
