@@ -51,6 +51,7 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
     s.step.loss_scale = engine::loss_scale_rule("dynamic:1024,12,1", dtype),
     s.step.non_finite = engine::NonFinitePolicy::skip;
   s.step.beta1 = r["beta1"], s.step.beta2 = r["beta2"], s.step.epsilon = r["epsilon"],
+  s.step.beta2_decay = r.value("beta2_decay", 0.8);
   s.step.weight_decay = r["weight_decay"], s.step.clip = r["clip"], s.step.seed = r["seed"];
   return s;
 }
@@ -179,6 +180,7 @@ constexpr Tolerance f16{1e-3, 1e-2, 0, 0.02, 3e-4};
 TEST(PyTorchUpdate, LayerNormF32) { parity("update-layer", base::DType::f32, f32); }
 TEST(PyTorchUpdate, RmsNormF32) { parity("update-rms", base::DType::f32, f32); }
 TEST(PyTorchUpdate, AdamF32) { parity("update-adam", base::DType::f32, f32); }
+TEST(PyTorchUpdate, AdafactorF32) { parity("update-adafactor", base::DType::f32, f32); }
 TEST(PyTorchUpdate, LayerNormBf16) { parity("update-layer", base::DType::bf16, bf16); }
 TEST(PyTorchUpdate, RmsNormBf16) { parity("update-rms", base::DType::bf16, bf16); }
 TEST(PyTorchUpdate, LayerNormF16) { parity("update-layer", base::DType::f16, f16); }

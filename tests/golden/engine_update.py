@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes the golden files of tests/engine/pytorch_update_test.cpp with PyTorch: update-layer.json, update-rms.json,
-update-adam.json.
+update-adam.json, update-adafactor.json.
 
     python3 tests/golden/engine_update.py [OUTPUT_FOLDER]
 
 Forty steps of the engine's whole update, every number away from its default: gradients of the loss sum over windows of a text with document ends, divided by the count of
 targets that the mask leaves, clipped by norm, AdamW (torch.optim.AdamW, weight decay on some parameters only; in update-adam.json
-torch.optim.Adam, whose weight decay is added to gradients), a warm-up and a cosine. The models are those of
+torch.optim.Adam, whose weight decay is added to gradients; in update-adafactor.json torch.optim.Adafactor with the paper's epsilons), a warm-up and a cosine. The models are those of
 pytorch_golden.py, plainly written, in float64; a float32 run beside it says how far rounding alone goes. Each file holds the settings, loss, norm, count of targets and
 learning rate of each step, and for a few steps what each parameter became: its sum, how far it is from where it began, and two of its values.
 """
@@ -53,10 +53,15 @@ def run(c, r, dtype):
     p = {k: torch.tensor(v).to(dtype).requires_grad_() for k, v in first.items()}
     # Decay: matrices of the layers and a head of its own. Not: embeddings, norms, biases.
     decays = {k: v.dim() == 2 and not k.startswith("embedding.") for k, v in p.items()}
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[r.get("optimizer", "adamw")]
-    o = kind([{"params": [v for k, v in p.items() if decays[k]], "weight_decay": r["weight_decay"]},
-              {"params": [v for k, v in p.items() if not decays[k]], "weight_decay": 0.0}],
-             lr=1.0, betas=(r["beta1"], r["beta2"]), eps=r["epsilon"])
+    groups = [{"params": [v for k, v in p.items() if decays[k]], "weight_decay": r["weight_decay"]},
+              {"params": [v for k, v in p.items() if not decays[k]], "weight_decay": 0.0}]
+    name = r.get("optimizer", "adamw")
+    if name == "adafactor":
+        # The paper's first epsilon; float32 does not have its square, which PyTorch takes.
+        o = torch.optim.Adafactor(groups, lr=1.0, beta2_decay=-r["beta2_decay"], eps=(1e-30 if dtype == torch.float64 else 1e-18, 1e-3))
+    else:
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+        o = kind(groups, lr=1.0, betas=(r["beta1"], r["beta2"]), eps=r["epsilon"])
     steps, shown = [], {}
     for step in range(r["steps"]):
         total, count = 0.0, 0
@@ -114,3 +119,5 @@ if __name__ == "__main__":
     make(where, "layer", dict(common, norm="layer", kv_heads=4, ffn=64, biases=True, tied=True, document_mask=True))
     make(where, "rms", dict(common, norm="rms", kv_heads=2, ffn=48, biases=False, tied=False, document_mask=True))
     make(where, "adam", dict(common, norm="rms", kv_heads=2, ffn=48, biases=False, tied=False, document_mask=True), optimizer="adam", weight_decay=0.02)
+    make(where, "adafactor", dict(common, norm="rms", kv_heads=2, ffn=48, biases=False, tied=False, document_mask=True), optimizer="adafactor", learning_rate=0.6, weight_decay=0.05,
+         beta2_decay=0.7)

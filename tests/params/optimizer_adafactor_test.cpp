@@ -1,0 +1,212 @@
+// Tests updates with Adafactor in a parameter store: 40 steps against double precision, the same bits of weights and
+// states on every layout, and what ranks send.
+#include "tests/params/plain_updates.h"
+
+#include "libtrain/params/zero_store.h"
+#include "libtrain/plan/blocks/held.h"
+#include "libtrain/plan/cost/line_sums.h"
+#include "libtrain/plan/cost/parameter_norms.h"
+
+#include <map>
+#include <mutex>
+
+namespace trainyard::test {
+namespace optimizer_adafactor_test {
+
+constexpr double rate = 0.02, decay = 0.1, beta2_decay = 0.8;
+constexpr float scale = 0.25f;
+
+void update(params::ZeroStore& store, std::int64_t step, bool scale_parameter) {
+  params::OptimizerSettings settings;
+  settings.weight_decay = decay, settings.beta2_decay = beta2_decay, settings.scale_parameter = scale_parameter;
+  auto rules = params::update_rules("adafactor", settings, rate, step, nullptr);
+  rules.lines->gradient_scale = scale;
+  store.update(rules);
+}
+
+float number(std::int64_t what, std::int64_t step, const std::string& name, std::int64_t i) {
+  return value(Values::scattered, what, step, static_cast<std::int64_t>(std::hash<std::string>()(name) % 1000), 0, i);
+}
+
+float initial(const std::string& name, std::int64_t i) { return 0x1p-3f * number(1, 0, name, i); }
+
+// Values of logical parameters and of their states by name.
+using Whole = std::map<std::string, Floats>;
+
+// The weights of all ranks after `steps` updates.
+Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std::int64_t steps, bool scale_parameter) {
+  Whole out;
+  std::mutex mutex;
+  on_ranks(model, layout, [&](Ground& g) {
+    const auto& topology = g.world.topology;
+    const auto part_of = [&](const plan::Parameter& p) { return plan::held_part(p, topology, g.world.rank); };
+    params::ZeroStore store(g.context);
+    auto& states = store.states();
+    // f(shard index, parameter, run of it) for what lies in this rank's shard of a flat group
+    const auto each_of_shard = [&](int u, const auto& f) {
+      const auto& l = g.set.layouts[static_cast<std::size_t>(u)];
+      for (const auto& held : plan::held_ranges(l, g.rank() * l.shard, (g.rank() + 1) * l.shard)) {
+        const auto& p = g.context.flat_group(u).parameters[held.parameter];
+        plan::for_each_held_run(p, part_of(p), held.first, held.count,
+                                [&](const plan::HeldRun& run) { f(held.at + run.held - held.first, p, run); });
+      }
+    };
+    for (int u = 0; u < g.flat_groups(); ++u) {
+      const auto zeros = [](base::View view) { std::fill_n(view.ptr<float>(), view.count(), 0.0f); };
+      zeros(states.master_shard(u));
+      for (std::size_t p = 0; p < g.context.flat_group(u).parameters.size(); ++p)
+        for (std::size_t s = 0; s < 2; ++s) zeros(states.line_state(s, u, p));
+      each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
+        for (std::int64_t i = 0; i < run.count; ++i)
+          states.master_shard(u).ptr<float>()[at + i] = initial(p.name, run.logical + i);
+      });
+    }
+    store.shards_loaded();
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      store.begin_step({});
+      store.begin_backward({0, params::GradientReduction::Position::Place::only});
+      for (const auto occurrence : g.set.occurrences) {
+        auto gradients = store.grads(occurrence);
+        const auto& group = g.context.flat_group(occurrence.flat_group);
+        for (std::size_t s = 0; s < group.parameters.size(); ++s) {
+          const auto& p = group.parameters[s];
+          auto* to = gradients.gradient(static_cast<int>(s)).ptr<float>();
+          std::fill_n(to, g.context.layout(occurrence.flat_group).count(s), 0.0f);
+          if (g.rank() != 0 || occurrence.index > 0) continue;  // one micro-batch has it all
+          plan::for_each_held_run(p, part_of(p), 0, g.context.layout(occurrence.flat_group).count(s),
+                                  [&](const plan::HeldRun& run) {
+                                    for (std::int64_t i = 0; i < run.count; ++i)
+                                      to[run.held + i] = number(2, step, p.name, run.logical + i);
+                                  });
+        }
+        gradients.commit();
+      }
+      store.finish();
+      update(store, step, scale_parameter);
+    }
+    store.complete_weights();
+    // As many bytes as the plan says, in each group.
+    auto calls = plan::line_sum_calls(g.set.table, g.context.shape);
+    for (auto& c : plan::parameter_norm_calls(g.set.table, g.context.shape)) calls.push_back(std::move(c));
+    std::map<std::string, std::int64_t> bytes;
+    for (const auto& c : calls)
+      bytes[plan::name_of(c.group.axes())] += 2 * c.bytes * (c.ranks - 1) / c.ranks * c.calls * steps;
+    for (const auto axis : {plan::Axis::data, plan::Axis::tensor}) {
+      const auto totals = g.world.group({axis}).ledger().totals();
+      const auto found = totals.find("all_reduce");
+      EXPECT_EQ(found == totals.end() ? 0 : static_cast<std::int64_t>(found->second.sent_bytes),
+                bytes[plan::name_of(plan::Axes{axis})])
+          << layout.text() << " rank " << g.world.rank;
+    }
+    const std::lock_guard lock(mutex);
+    for (int u = 0; u < g.flat_groups(); ++u) {
+      // All ranks have the same states.
+      const auto& parameters = g.context.flat_group(u).parameters;
+      for (std::size_t p = 0; p < parameters.size(); ++p)
+        for (std::size_t s = 0; s < 2; ++s) {
+          const auto view = states.line_state(s, u, p);
+          const Floats values(view.ptr<float>(), view.ptr<float>() + view.count());
+          auto& to = out[(s == 0 ? "row_var " : "column_var ") + parameters[p].name];
+          if (to.empty()) to = values;
+          ASSERT_EQ(std::memcmp(to.data(), values.data(), 4 * values.size()), 0) << parameters[p].name;
+        }
+      each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
+        auto& to = out[p.name];
+        to.resize(static_cast<std::size_t>(p.count()));
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          const float w = states.master_shard(u).ptr<float>()[at + i];
+          to[static_cast<std::size_t>(run.logical + i)] = w;
+          if (layout.working == base::DType::f32) continue;
+          std::uint16_t bits = 0;
+          std::memcpy(&bits, static_cast<const char*>(store.weights().own_shard(u).data) + 2 * (at + i), 2);
+          ASSERT_EQ(bits, bf16_bits(w)) << p.name;
+        }
+      });
+    }
+  });
+  return out;
+}
+
+using Doubles = std::vector<double>;
+
+double root_mean_square(const Doubles& x) {
+  double sum = 0;
+  for (const double v : x) sum += v * v;
+  return std::sqrt(sum / static_cast<double>(x.size()));
+}
+
+// Shazeer and Stern 2018, algorithms 4 and 5, without a first moment and with decoupled weight decay, as
+// torch.optim.Adafactor has it.
+void one_parameter(const plan::Parameter& p, std::int64_t steps, bool scale_parameter,
+                   std::map<std::string, Doubles>& out) {
+  const auto rows = static_cast<std::size_t>(p.shape[0]), n = static_cast<std::size_t>(p.count()), cols = n / rows;
+  const bool vector = p.shape.size() == 1;
+  Doubles w(n), u(n), r(rows, 0.0), c(cols, 0.0);
+  for (std::size_t i = 0; i < n; ++i) w[i] = static_cast<double>(initial(p.name, static_cast<std::int64_t>(i)));
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    const double t = static_cast<double>(step), fresh = std::pow(t, -beta2_decay);
+    Doubles g(n), row(rows, 0.0), column(cols, 0.0);
+    for (std::size_t i = 0; i < n; ++i) {
+      g[i] = 0.25 * static_cast<double>(number(2, step, p.name, static_cast<std::int64_t>(i)));
+      row[i / cols] += g[i] * g[i], column[i % cols] += g[i] * g[i];
+    }
+    double mean = 0;
+    for (std::size_t i = 0; i < rows; ++i) {
+      r[i] += fresh * (row[i] / static_cast<double>(cols) + 1e-30 - r[i]);
+      mean += r[i] / static_cast<double>(rows);
+    }
+    for (std::size_t j = 0; j < cols; ++j) c[j] += fresh * (column[j] / static_cast<double>(rows) + 1e-30 - c[j]);
+    for (std::size_t i = 0; i < n; ++i) u[i] = g[i] / std::sqrt(vector ? r[i] : r[i / cols] * c[i % cols] / mean);
+    const double rho = std::min(rate, 1 / std::sqrt(t)) * (scale_parameter ? std::max(1e-3, root_mean_square(w)) : 1),
+                 a = rho / std::max(1.0, root_mean_square(u));
+    for (std::size_t i = 0; i < n; ++i) w[i] = w[i] * (p.decay ? 1 - rate * decay : 1) - a * u[i];
+  }
+  out[p.name] = w, out["row_var " + p.name] = r, out["column_var " + p.name] = c;
+}
+
+TEST(OptimizerAdafactor, FollowsDoublePrecisionForFortySteps) {
+  for (const auto& model : {tied_model_of_heads(), untied_model_of_heads()})
+    for (const bool scale_parameter : {false, true}) {
+      ParallelLayout layout;
+      layout.optimizer = "adafactor";
+      const auto got = updated(model, layout, 40, scale_parameter);
+      std::map<std::string, Doubles> want;
+      for (const auto& group : plan::flat_groups(model))
+        for (const auto& p : group.parameters) one_parameter(p, 40, scale_parameter, want);
+      ASSERT_EQ(got.size(), want.size());
+      for (const auto& [name, values] : want) {
+        double way = 0, error = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          const bool is_state = name.find("_var ") != std::string::npos;
+          const double from = is_state ? 0 : static_cast<double>(initial(name, static_cast<std::int64_t>(i)));
+          way += std::pow(values[i] - from, 2);
+          error += std::pow(values[i] - static_cast<double>(got.at(name)[i]), 2);
+        }
+        EXPECT_LT(std::sqrt(error), 2e-5 * std::sqrt(way)) << name;
+      }
+    }
+}
+
+TEST(OptimizerAdafactor, HasTheSameBitsOnEveryLayout) {
+  struct Case {
+    int ranks, zero, tensor;
+  };
+  for (const auto& model : {tied_model_of_heads(), untied_model_of_heads()})
+    for (const auto working : {base::DType::f32, base::DType::bf16}) {
+      Whole first;
+      for (const auto& [ranks, zero, tensor] :
+           {Case{1, 0, 1}, Case{1, 2, 1}, Case{2, 0, 1}, Case{3, 0, 1}, Case{3, 1, 1}, Case{2, 2, 1}, Case{3, 3, 1},
+            Case{1, 0, 2}, Case{2, 0, 2}, Case{3, 1, 2}, Case{2, 2, 4}, Case{3, 3, 2}, Case{1, 1, 4}}) {
+        ParallelLayout layout{ranks, zero, working, ranks};
+        layout.tensor = tensor, layout.optimizer = "adafactor";
+        const auto got = updated(model, layout, 3, true);
+        if (first.empty()) first = got;
+        for (const auto& [name, values] : first)
+          ASSERT_EQ(std::memcmp(got.at(name).data(), values.data(), 4 * values.size()), 0)
+              << name << ", " << layout.text();
+      }
+    }
+}
+
+}  // namespace optimizer_adafactor_test
+}  // namespace trainyard::test
