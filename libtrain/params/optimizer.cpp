@@ -30,7 +30,7 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
       states.push_back(c.arenas.optimizer.allocate(kind().states[i].dtype, {count(u)}));
     ranges_.push_back(ranges_of(u));
   }
-  if (kind().has_line_states()) lines_.emplace(c);
+  if (kind().has_factored_states()) factored_.emplace(c);
   if (kind().has_parameter_norms()) norms_.emplace(c);
 }
 
@@ -102,11 +102,11 @@ UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& wei
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
                              std::int64_t tokens) {
   const auto* lamb = rules.elements ? std::get_if<kernels::Lamb>(&*rules.elements) : nullptr;
-  TRAINYARD_ASSERT(rules.lines.has_value() == lines_.has_value() &&
-                       (lamb != nullptr || rules.lines.has_value()) == norms_.has_value(),
+  TRAINYARD_ASSERT(rules.factored.has_value() == factored_.has_value() &&
+                       (lamb != nullptr || rules.factored.has_value()) == norms_.has_value(),
                    "an update of {} by the rule of another optimizer", kind().name);
-  if (rules.lines) {
-    apply_with_lines(gradients, weights, *rules.lines);
+  if (rules.factored) {
+    apply_factored(gradients, weights, *rules.factored);
   } else if (lamb != nullptr) {
     apply_elements(gradients, weights, UpdateRule(kernels::LambMoments{*lamb}));
     apply_with_ratios(gradients, weights, *lamb);
@@ -165,18 +165,18 @@ void OptimizerStates::apply_with_ratios(GradientReduction& gradients, Weights& w
     }
 }
 
-void OptimizerStates::apply_with_lines(GradientReduction& gradients, Weights& weights, const kernels::Adafactor& rule) {
+void OptimizerStates::apply_factored(GradientReduction& gradients, Weights& weights, const kernels::Adafactor& rule) {
   // f(part of the gradient with its factors, parameter, working copy) of elements of a parameter
   const auto visit = [&](int u, std::size_t parameter, kernels::Range range, auto&& f) {
     const auto begin = first(u) + range.first - c_.layout(u).offsets[parameter];
-    const auto held = lines_->elements(u, parameter, begin, range.end - range.first);
+    const auto held = factored_->elements(u, parameter, begin, range.end - range.first);
     if (held.count == 0) return;
     const auto elements = updated(gradients, weights, u, {range.first, range.first + held.count});
     f(kernels::AdafactorPart{elements.gradient, held.held, held.row_factors, held.column_factors}, elements);
   };
   norms_->begin();
   for (int u = 0; u < c_.flat_groups(); ++u) {
-    lines_->update(rule, u, own(whole() ? gradients.gathered(u) : gradients.shard(u), u), norms_->counted(u));
+    factored_->update(rule, u, own(whole() ? gradients.gathered(u) : gradients.shard(u), u), norms_->counted(u));
     for (const auto& counted : norms_->counted(u))
       visit(u, counted.parameter, counted_range(u, counted), [&](const auto& part, const UpdatedRange& elements) {
         kernels::add_adafactor_squares(c_.compute, rule, part, elements.parameter,

@@ -4,8 +4,8 @@
 
 #include "libtrain/base/index.h"
 #include "libtrain/params/context.h"
+#include "libtrain/params/factored_moments.h"
 #include "libtrain/params/gradients.h"
-#include "libtrain/params/line_sums.h"
 #include "libtrain/params/matrix_updates.h"
 #include "libtrain/params/parameter_norms.h"
 #include "libtrain/params/update_rule.h"
@@ -40,8 +40,8 @@ class OptimizerStates {
   }
   // A state of rows or columns of a whole parameter, by its place in kind().states; the same on every rank that holds a
   // part of the flat group.
-  base::View line_state(std::size_t state, int flat_group, std::size_t parameter) const {
-    return lines_->state(state - kind().element_states(), flat_group, parameter);
+  base::View factored_state(std::size_t state, int flat_group, std::size_t parameter) const {
+    return factored_->state(state - kind().element_states(), flat_group, parameter);
   }
   const plan::OptimizerKind& kind() const { return *c_.shape.optimizer; }
 
@@ -82,7 +82,7 @@ class OptimizerStates {
   // With an optimizer that needs norms of whole parameters, after `rule` updated the states.
   void apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule);
   // With states of rows and columns.
-  void apply_with_lines(GradientReduction& gradients, Weights& weights, const kernels::Adafactor& rule);
+  void apply_factored(GradientReduction& gradients, Weights& weights, const kernels::Adafactor& rule);
   // The elements of a counted part, in this rank's range of the flat group.
   kernels::Range counted_range(int flat_group, const ParameterNorms::Counted& counted) const {
     const auto at = (whole() ? c_.group(flat_group).rank() * c_.layout(flat_group).shard : 0) + counted.at;
@@ -108,7 +108,7 @@ class OptimizerStates {
   std::vector<std::vector<base::View>> states_;  // per flat group, those of elements in the order of kind().states
   std::vector<FlatGroupRanges> ranges_;          // per flat group
   std::optional<MatrixUpdates> matrices_;        // with an optimizer that needs whole matrices
-  std::optional<LineSums> lines_;                // with states of rows and columns
+  std::optional<FactoredMoments> factored_;      // with states of rows and columns
   std::optional<ParameterNorms> norms_;          // if kind() needs them
   std::vector<base::View> updated_states_;
 };

@@ -87,12 +87,12 @@ UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& 
   if (optimizer == "adafactor") {
     UpdateRules rules;
     rules.numbers = numbers;
-    rules.lines.emplace(kernels::Adafactor{.learning_rate = static_cast<float>(learning_rate),
-                                           .weight_decay = static_cast<float>(s.weight_decay),
-                                           .step = static_cast<double>(step),
-                                           .beta2_decay = s.beta2_decay,
-                                           .scale_parameter = s.scale_parameter,
-                                           .numbers = numbers});
+    rules.factored.emplace(kernels::Adafactor{.learning_rate = static_cast<float>(learning_rate),
+                                              .weight_decay = static_cast<float>(s.weight_decay),
+                                              .step = static_cast<double>(step),
+                                              .beta2_decay = s.beta2_decay,
+                                              .scale_parameter = s.scale_parameter,
+                                              .numbers = numbers});
     return rules;
   }
   UpdateRules rules(update_rule(optimizer, s, learning_rate, step, numbers));

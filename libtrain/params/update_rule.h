@@ -37,9 +37,9 @@ const kernels::StepNumbers* numbers_of(const UpdateRule& rule);
 
 // All rules of a step.
 struct UpdateRules {
-  std::optional<UpdateRule> elements;            // of every element, or of those that have no other rule
-  std::optional<kernels::Muon> matrices = {};    // of hidden matrices
-  std::optional<kernels::Adafactor> lines = {};  // of all parameters, by states of rows and columns
+  std::optional<UpdateRule> elements;               // of every element, or of those that have no other rule
+  std::optional<kernels::Muon> matrices = {};       // of hidden matrices
+  std::optional<kernels::Adafactor> factored = {};  // of all parameters, by states of rows and columns
   const kernels::StepNumbers* numbers = nullptr;
 
   UpdateRules() = default;

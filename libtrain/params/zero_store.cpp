@@ -70,7 +70,7 @@ void ZeroStore::initialize(std::uint64_t seed) {
       else tensor::clear_untouched(view);
     for (std::size_t s = states_.kind().element_states(); s < states_.kind().states.size(); ++s)
       for (std::size_t p = 0; p < c_.flat_group(u).parameters.size(); ++p)
-        tensor::clear(c_.compute, states_.line_state(s, u, p));
+        tensor::clear(c_.compute, states_.factored_state(s, u, p));
     std::int64_t end = 0;  // end of the values so far; gaps between them are zero
     for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
       std::fill(master + end, master + held.at, 0.0f);

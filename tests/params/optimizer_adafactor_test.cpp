@@ -4,7 +4,7 @@
 
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/blocks/held.h"
-#include "libtrain/plan/cost/line_sums.h"
+#include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/parameter_norms.h"
 
 #include <map>
@@ -20,7 +20,7 @@ void update(params::ZeroStore& store, std::int64_t step, bool scale_parameter) {
   params::OptimizerSettings settings;
   settings.weight_decay = decay, settings.beta2_decay = beta2_decay, settings.scale_parameter = scale_parameter;
   auto rules = params::update_rules("adafactor", settings, rate, step, nullptr);
-  rules.lines->gradient_scale = scale;
+  rules.factored->gradient_scale = scale;
   store.update(rules);
 }
 
@@ -55,7 +55,7 @@ Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std:
       const auto zeros = [](base::View view) { std::fill_n(view.ptr<float>(), view.count(), 0.0f); };
       zeros(states.master_shard(u));
       for (std::size_t p = 0; p < g.context.flat_group(u).parameters.size(); ++p)
-        for (std::size_t s = 0; s < 2; ++s) zeros(states.line_state(s, u, p));
+        for (std::size_t s = 0; s < 2; ++s) zeros(states.factored_state(s, u, p));
       each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
         for (std::int64_t i = 0; i < run.count; ++i)
           states.master_shard(u).ptr<float>()[at + i] = initial(p.name, run.logical + i);
@@ -86,7 +86,7 @@ Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std:
     }
     store.complete_weights();
     // As many bytes as the plan says, in each group.
-    auto calls = plan::line_sum_calls(g.set.table, g.context.shape);
+    auto calls = plan::factored_moment_calls(g.set.table, g.context.shape);
     for (auto& c : plan::parameter_norm_calls(g.set.table, g.context.shape)) calls.push_back(std::move(c));
     std::map<std::string, std::int64_t> bytes;
     for (const auto& c : calls)
@@ -104,7 +104,7 @@ Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std:
       const auto& parameters = g.context.flat_group(u).parameters;
       for (std::size_t p = 0; p < parameters.size(); ++p)
         for (std::size_t s = 0; s < 2; ++s) {
-          const auto view = states.line_state(s, u, p);
+          const auto view = states.factored_state(s, u, p);
           const Floats values(view.ptr<float>(), view.ptr<float>() + view.count());
           auto& to = out[(s == 0 ? "row_var " : "column_var ") + parameters[p].name];
           if (to.empty()) to = values;

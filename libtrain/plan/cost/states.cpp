@@ -2,7 +2,7 @@
 #include "libtrain/plan/cost/states.h"
 
 #include "libtrain/plan/blocks/scratch.h"
-#include "libtrain/plan/cost/line_sums.h"
+#include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/parameter_norms.h"
 
 namespace trainyard::plan {
@@ -41,9 +41,9 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   b.micro_batch_gradients = gradient_slots(table, s).bytes(g);
   const std::int64_t states = s.optimizer->state_bytes() + master_bytes(s.working);
   b.optimizer = (s.zero == 0 ? table.padded_total() : table.shard_total()) * states +
-                parameter_norm_bytes(table, *s.optimizer) + line_sum_bytes(table, *s.optimizer);
+                parameter_norm_bytes(table, *s.optimizer) + factored_moment_bytes(table, *s.optimizer);
   b.communication_staging = base::aligned(table.largest_shared() * g);
-  b.save_snapshot = table.shard_total() * (w + states) + line_state_bytes(table, *s.optimizer);
+  b.save_snapshot = table.shard_total() * (w + states) + factored_state_bytes(table, *s.optimizer);
   return b;
 }
 

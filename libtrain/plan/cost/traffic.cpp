@@ -3,7 +3,7 @@
 
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/cost/expert_nodes.h"
-#include "libtrain/plan/cost/line_sums.h"
+#include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/parameter_norms.h"
 
 #include <algorithm>
@@ -118,7 +118,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
                    .sending = e.times,
                    .segments = shape.zero == 0 ? 1 : segments_of_call(e, type, shape.topology, most)});
   }
-  for (auto& c : line_sum_calls(table, shape)) out.push_back(std::move(c));
+  for (auto& c : factored_moment_calls(table, shape)) out.push_back(std::move(c));
   for (auto& c : parameter_norm_calls(table, shape)) out.push_back(std::move(c));
   return out;
 }

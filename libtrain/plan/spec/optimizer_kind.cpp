@@ -23,7 +23,7 @@ struct Registered {
 using Optimizers = std::map<std::string, std::unique_ptr<Registered>>;
 
 constexpr auto none = OptimizerKind::Collective::none, parameter_norms = OptimizerKind::Collective::parameter_norms,
-               line_sums = OptimizerKind::Collective::line_sums;
+               factored_moments = OptimizerKind::Collective::factored_moments;
 constexpr auto rows = OptimizerState::Shape::rows, columns = OptimizerState::Shape::columns;
 
 void put(Optimizers& all, const OptimizerKind& kind) {
@@ -40,7 +40,7 @@ Optimizers& optimizers() {
     put(known, {"adafactor",
                 {{"row_var", base::DType::f32, rows}, {"column_var", base::DType::f32, columns}},
                 {"beta2-decay", "scale-parameter", "weight-decay"},
-                line_sums,
+                factored_moments,
                 14});
     put(known, {"adam", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
     put(known, {"adamw", {{"m"}, {"v"}}, {"beta1", "beta2", "epsilon", "weight-decay"}, none, 16});
@@ -81,7 +81,7 @@ base::DType OptimizerKind::state_dtype() const { return states.empty() ? base::D
 std::int64_t OptimizerKind::update_bytes() const {
   constexpr auto number = base::size_of(base::DType::f32);
   const std::int64_t once = 3 * number + 2 * state_bytes();
-  if (collective == line_sums) return once + 3 * number;
+  if (collective == factored_moments) return once + 3 * number;
   return collective == parameter_norms ? once + number + 2 * state_bytes() : once;
 }
 

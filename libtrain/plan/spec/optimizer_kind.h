@@ -33,17 +33,17 @@ struct OptimizerKind {
   // What the ranks of a flat group compute together before an update, beside the norm of all gradients.
   // parameter_norms: the norm of each whole parameter and of its update (plan/cost/parameter_norms.h).
   // whole_matrices: the updates of hidden matrices, each as a whole (plan/cost/matrix_updates.h).
-  // line_sums: sums over each row and column of a parameter (plan/cost/line_sums.h), and then norms as above. States of
-  // rows and columns need it.
-  enum class Collective { none, parameter_norms, whole_matrices, line_sums } collective = Collective::none;
+  // factored_moments: sums over each row and column of a parameter (plan/cost/factored_moments.h), and then norms as
+  // above. States of rows and columns need it.
+  enum class Collective { none, parameter_norms, whole_matrices, factored_moments } collective = Collective::none;
   double flops = 0;  // f32 operations of an update, for each element
 
   std::int64_t state_bytes() const;    // for each element of a parameter, without states of rows and columns
   base::DType state_dtype() const;     // of all states; f32 without any
   std::size_t element_states() const;  // how many have the shape of their parameter; these are the first of `states`
-  bool has_line_states() const { return element_states() < states.size(); }
+  bool has_factored_states() const { return element_states() < states.size(); }
   bool has_parameter_norms() const {
-    return collective == Collective::parameter_norms || collective == Collective::line_sums;
+    return collective == Collective::parameter_norms || collective == Collective::factored_moments;
   }
   // Bytes that an update reads and writes for each element of f32 weights: weight, gradient and states are read, weight
   // and states are written. Norms of parameters take two more passes: weight and states are read in each. Sums of rows

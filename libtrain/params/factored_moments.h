@@ -1,12 +1,12 @@
-// LineSums: states of rows and columns, and what an update by them needs of each whole parameter, exact over all ranks
-// that hold parts of it.
+// FactoredMoments: states of rows and columns, and what an update by them needs of each whole parameter, exact over all
+// ranks that hold parts of it.
 #pragma once
 
 #include "kernels/adafactor/adafactor.h"
 #include "libtrain/base/index.h"
 #include "libtrain/params/context.h"
 #include "libtrain/params/parameter_norms.h"
-#include "libtrain/plan/cost/line_sums.h"
+#include "libtrain/plan/cost/factored_moments.h"
 
 #include <cstdint>
 #include <span>
@@ -14,13 +14,12 @@
 
 namespace trainyard::params {
 
-// A line is a row or a column of a logical parameter. Every rank that holds a part of a flat group has the numbers of
-// all its lines, and computes them alike from sums of squares, which are added as integers, each element on one rank
-// alone.
-class LineSums {
+// Every rank that holds a part of a flat group has the states of all rows and columns of its logical parameters. All of
+// them compute the same from sums of squares, which are added as integers, each element on one rank alone.
+class FactoredMoments {
  public:
-  // Takes plan::line_sum_bytes from the optimizer arena.
-  explicit LineSums(StoreContext& context);
+  // Takes plan::factored_moment_bytes from the optimizer arena.
+  explicit FactoredMoments(StoreContext& context);
 
   // A state of one parameter, f32: `state` counts states of rows and columns, in the order of OptimizerKind::states.
   base::View state(std::size_t state, int flat_group, std::size_t parameter) const;
@@ -40,21 +39,21 @@ class LineSums {
   Elements elements(int flat_group, std::size_t parameter, std::int64_t first, std::int64_t count) const;
 
  private:
-  // Where the lines of a parameter are among those of its flat group, and which of them this rank holds.
+  // Where the rows and columns of a parameter are among those of its flat group, and which of them this rank holds.
   struct Place {
-    plan::Lines at, lines;
-    plan::Lines held_from, held;  // rows and columns of the logical parameter
+    plan::RowsAndColumns at, count;
+    plan::RowsAndColumns held_from, held;  // rows and columns of the logical parameter
     bool vector = false, updated = true;
   };
   struct Group {
     std::vector<base::View> states;  // f32 [rows] or [columns] of the flat group
     base::View row_factors, column_factors;
-    plan::Lines lines;
+    plan::RowsAndColumns count;
     std::vector<Place> places;  // of parameters
   };
-  base::View row_digits(const Group& group) const { return digits_.row_range(0, group.lines.rows); }
+  base::View row_digits(const Group& group) const { return digits_.row_range(0, group.count.rows); }
   base::View column_digits(const Group& group) const {
-    return digits_.row_range(group.lines.rows, group.lines.columns);
+    return digits_.row_range(group.count.rows, group.count.columns);
   }
   void add_squares(const kernels::Adafactor& rule, int flat_group, base::ConstView shard,
                    std::span<const ParameterNorms::Counted> counted);
@@ -62,7 +61,7 @@ class LineSums {
 
   StoreContext& c_;
   std::vector<Group> groups_;
-  base::View digits_;  // i64 [lines of the flat group that has most][digits]: rows, then columns
+  base::View digits_;  // i64 [rows, then columns][digits], of one flat group after the other
 };
 
 }  // namespace trainyard::params

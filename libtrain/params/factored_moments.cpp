@@ -1,5 +1,5 @@
 // Digits of rows and columns, their sums over ranks, and the states that follow.
-#include "libtrain/params/line_sums.h"
+#include "libtrain/params/factored_moments.h"
 
 #include "libtrain/plan/blocks/held.h"
 #include "libtrain/plan/cost/parameter_norms.h"
@@ -8,7 +8,7 @@
 
 namespace trainyard::params {
 
-static_assert(plan::digits_of_lines == kernels::square_sum_limbs);
+static_assert(plan::digits_of_rows_and_columns == kernels::square_sum_limbs);
 
 namespace {
 
@@ -22,7 +22,7 @@ bool are_adafactors(const plan::OptimizerKind& kind) {
 
 }  // namespace
 
-LineSums::LineSums(StoreContext& c) : c_(c) {
+FactoredMoments::FactoredMoments(StoreContext& c) : c_(c) {
   const auto& kind = *c.shape.optimizer;
   TRAINYARD_ASSERT(are_adafactors(kind), "no update reads the states of rows and columns of {}", kind.name);
   std::int64_t most = 0;
@@ -30,40 +30,40 @@ LineSums::LineSums(StoreContext& c) : c_(c) {
     auto& group = groups_.emplace_back();
     for (const auto& p : c.flat_group(u).parameters) {
       const auto held = plan::held_part(p, c.world.topology, c.world.rank);
-      const auto lines = plan::lines_of(p);
+      const auto count = plan::rows_and_columns_of(p);
       TRAINYARD_ASSERT(p.shape.size() <= 2, "{} has {} dims", p.name, p.shape.size());
       const bool vector = p.shape.size() == 1;
-      const plan::Lines from{held.start[0], vector ? 0 : held.start[1]};
+      const plan::RowsAndColumns from{held.start[0], vector ? 0 : held.start[1]};
       group.places.push_back(
-          {.at = group.lines,
-           .lines = lines,
+          {.at = group.count,
+           .count = count,
            .held_from = from,
-           .held = {std::clamp(lines.rows - from.rows, std::int64_t{0}, held.extent[0]), vector ? 1 : held.extent[1]},
+           .held = {std::clamp(count.rows - from.rows, std::int64_t{0}, held.extent[0]), vector ? 1 : held.extent[1]},
            .vector = vector,
            .updated = p.update.kind == plan::Update::Kind::optimizer});
-      group.lines.rows += lines.rows, group.lines.columns += lines.columns;
+      group.count.rows += count.rows, group.count.columns += count.columns;
     }
     auto& arena = c.arenas.optimizer;
     for (auto state = kind.states.begin() + static_cast<std::ptrdiff_t>(kind.element_states());
          state != kind.states.end(); ++state)
       group.states.push_back(
-          arena.allocate(state->dtype, {state->shape == StateDims::rows ? group.lines.rows : group.lines.columns}));
-    group.row_factors = arena.allocate(base::DType::f32, {group.lines.rows});
-    group.column_factors = arena.allocate(base::DType::f32, {group.lines.columns});
-    most = std::max(most, group.lines.total());
+          arena.allocate(state->dtype, {state->shape == StateDims::rows ? group.count.rows : group.count.columns}));
+    group.row_factors = arena.allocate(base::DType::f32, {group.count.rows});
+    group.column_factors = arena.allocate(base::DType::f32, {group.count.columns});
+    most = std::max(most, group.count.total());
   }
-  digits_ = c.arenas.optimizer.allocate(base::DType::i64, {most, plan::digits_of_lines});
+  digits_ = c.arenas.optimizer.allocate(base::DType::i64, {most, plan::digits_of_rows_and_columns});
 }
 
-base::View LineSums::state(std::size_t state, int flat_group, std::size_t parameter) const {
+base::View FactoredMoments::state(std::size_t state, int flat_group, std::size_t parameter) const {
   const auto& group = base::at(groups_, flat_group);
   const auto& place = group.places[parameter];
-  return state == 0 ? flat_range(group.states[0], place.at.rows, place.lines.rows)
-                    : flat_range(group.states[1], place.at.columns, place.lines.columns);
+  return state == 0 ? flat_range(group.states[0], place.at.rows, place.count.rows)
+                    : flat_range(group.states[1], place.at.columns, place.count.columns);
 }
 
-LineSums::Elements LineSums::elements(int flat_group, std::size_t parameter, std::int64_t first,
-                                      std::int64_t count) const {
+FactoredMoments::Elements FactoredMoments::elements(int flat_group, std::size_t parameter, std::int64_t first,
+                                                    std::int64_t count) const {
   const auto& group = base::at(groups_, flat_group);
   const auto& place = group.places[parameter];
   return {.held = {.first = first, .cols = place.held.columns},
@@ -73,8 +73,8 @@ LineSums::Elements LineSums::elements(int flat_group, std::size_t parameter, std
           .count = std::clamp(place.held.rows * place.held.columns - first, std::int64_t{0}, count)};
 }
 
-void LineSums::add_squares(const kernels::Adafactor& rule, int u, base::ConstView shard,
-                           std::span<const ParameterNorms::Counted> counted) {
+void FactoredMoments::add_squares(const kernels::Adafactor& rule, int u, base::ConstView shard,
+                                  std::span<const ParameterNorms::Counted> counted) {
   const auto& group = base::at(groups_, u);
   const auto& layout = c_.layout(u);
   const auto begin = c_.group(u).rank() * layout.shard;
@@ -92,9 +92,9 @@ void LineSums::add_squares(const kernels::Adafactor& rule, int u, base::ConstVie
   }
 }
 
-void LineSums::add_ranks(int u) {
+void FactoredMoments::add_ranks(int u) {
   const auto& group = base::at(groups_, u);
-  const auto digits = digits_.row_range(0, group.lines.total());
+  const auto digits = digits_.row_range(0, group.count.total());
   const auto ranks = plan::norm_ranks(c_.flat_group(u));
   const auto& topology = c_.world.topology;
   const auto add_along = [&](plan::Axes axes) {
@@ -106,11 +106,11 @@ void LineSums::add_ranks(int u) {
   c_.join(c_.communication.record());
 }
 
-void LineSums::update(const kernels::Adafactor& rule, int u, base::ConstView shard,
-                      std::span<const ParameterNorms::Counted> counted) {
+void FactoredMoments::update(const kernels::Adafactor& rule, int u, base::ConstView shard,
+                             std::span<const ParameterNorms::Counted> counted) {
   auto& group = base::at(groups_, u);
-  if (group.lines.total() == 0) return;
-  const auto digits = digits_.row_range(0, group.lines.total());
+  if (group.count.total() == 0) return;
+  const auto digits = digits_.row_range(0, group.count.total());
   tensor::clear(c_.compute, digits);
   add_squares(rule, u, shard, counted);
   kernels::carry_lines(c_.compute, digits);
@@ -120,12 +120,12 @@ void LineSums::update(const kernels::Adafactor& rule, int u, base::ConstView sha
     if (!place.updated) continue;
     kernels::update_lines(c_.compute,
                           {.rule = rule,
-                           .row_squares = row_digits(group).row_range(place.at.rows, place.lines.rows),
-                           .column_squares = column_digits(group).row_range(place.at.columns, place.lines.columns),
+                           .row_squares = row_digits(group).row_range(place.at.rows, place.count.rows),
+                           .column_squares = column_digits(group).row_range(place.at.columns, place.count.columns),
                            .row_var = state(0, u, p),
                            .column_var = state(1, u, p),
-                           .row_factors = flat_range(group.row_factors, place.at.rows, place.lines.rows),
-                           .column_factors = flat_range(group.column_factors, place.at.columns, place.lines.columns),
+                           .row_factors = flat_range(group.row_factors, place.at.rows, place.count.rows),
+                           .column_factors = flat_range(group.column_factors, place.at.columns, place.count.columns),
                            .vector = place.vector});
   }
 }
