@@ -46,6 +46,10 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   EXPECT_EQ(lamb.state_bytes(), 8);
   EXPECT_EQ(lamb.update_bytes(), 4 * (5 + 3 + 4)) << "moments, squares and weights are a pass each";
   EXPECT_EQ(lamb.settings, adamw.settings);
+  const auto& adafactor = optimizer_kind("adafactor");
+  EXPECT_EQ(adafactor.state_bytes(), 0) << "of each element";
+  EXPECT_EQ(adafactor.update_bytes(), 4 * (1 + 2 + 3)) << "rows and columns, norms and weights are a pass each";
+  EXPECT_TRUE(adafactor.reads("beta2-decay") && adafactor.reads("scale-parameter") && !adafactor.reads("beta2"));
   const auto& lion = optimizer_kind("lion");
   EXPECT_EQ(lion.state_bytes(), 4);
   EXPECT_TRUE(lion.reads("beta1") && lion.reads("beta2") && !lion.reads("epsilon") && !lion.reads("momentum"));
@@ -54,7 +58,7 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   EXPECT_EQ(sgd.update_bytes(), 20);
   EXPECT_TRUE(sgd.reads("momentum") && sgd.reads("weight-decay") && !sgd.reads("beta1"));
   EXPECT_TRUE(is_of_an_optimizer("beta2") && is_of_an_optimizer("nesterov") && !is_of_an_optimizer("learning-rate"));
-  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adam", "adamw", "lamb", "lion", "muon", "sgd"}));
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"adafactor", "adam", "adamw", "lamb", "lion", "muon", "sgd"}));
 }
 
 TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
@@ -62,9 +66,9 @@ TEST(OptimizerKind, OthersAreRefusedWithTheNearest) {
     optimizer_kind("adamax");
     FAIL();
   } catch (const base::UsageError& e) {
-    EXPECT_NE(
-        std::string(e.what()).find("no optimizer is called 'adamax'; there are adam, adamw, lamb, lion, muon, sgd"),
-        std::string::npos)
+    EXPECT_NE(std::string(e.what()).find(
+                  "no optimizer is called 'adamax'; there are adafactor, adam, adamw, lamb, lion, muon, sgd"),
+              std::string::npos)
         << e.what();
     EXPECT_NE(e.hint().find("adam"), std::string::npos) << e.hint();
   }
@@ -81,6 +85,43 @@ TEST(OptimizerKind, RegistrationsAreChecked) {
   for (const auto shape : {Shape::rows, Shape::columns})
     EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f32, shape}}, {}}), std::logic_error);
   EXPECT_THROW(optimizer_kind("tested"), base::UsageError) << "none of these was taken";
+}
+
+TEST(OptimizerKind, RowsAndColumnsHaveTheirDims) {
+  using Shape = OptimizerState::Shape;
+  EXPECT_EQ(dims_of_state(Shape::rows, {5, 3}), (std::vector<std::int64_t>{5}));
+  EXPECT_EQ(dims_of_state(Shape::columns, {5, 3}), (std::vector<std::int64_t>{3}));
+  EXPECT_EQ(dims_of_state(Shape::rows, {7}), (std::vector<std::int64_t>{7}));
+  EXPECT_EQ(dims_of_state(Shape::columns, {7}), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(dims_of_state(Shape::parameter, {5, 3}), (std::vector<std::int64_t>{5, 3}));
+}
+
+// Adafactor has two numbers of 4 bytes for each row and column, a state and a factor, and 21 whole numbers of 8 bytes
+// for each in one flat group. Each flat group's whole numbers are added up by the ranks that hold it. Norms are LAMB's.
+TEST(OptimizerKind, RowsAndColumnsArePlanned) {
+  std::int64_t parameters = 0, all = 0, most = 0;
+  const auto groups = flat_groups(plan_with("adafactor").model);
+  for (const auto& group : groups) {
+    std::int64_t here = 0;
+    for (const auto& p : group.parameters) here += p.shape[0] + (p.shape.size() == 2 ? p.shape[1] : 1), ++parameters;
+    all += here, most = std::max(most, here);
+  }
+  const auto slack = 64 * (4 * std::ssize(groups) + 3);
+  for (const int zero : {0, 1, 3}) {
+    const auto adafactor = plan_with("adafactor", base::DType::bf16, zero),
+               adamw = plan_with("adamw", base::DType::bf16, zero);
+    const auto masters = bytes_of(adamw, "optimizer") / 12 * 4;
+    const auto more = bytes_of(adafactor, "optimizer") - masters,
+               least = 8 * all + 168 * most + parameters * (42 * 8 + 4);
+    EXPECT_GE(more, least);
+    EXPECT_LT(more, least + slack);
+    const auto saved = bytes_of(adafactor, "save_snapshot") - bytes_of(adamw, "save_snapshot") / 14 * 6;
+    EXPECT_GE(saved, 4 * all);
+    EXPECT_LT(saved, 4 * all + slack);
+    auto calls = adamw.traffic.front().operations;
+    calls.push_back({Axis::data, "all_reduce", std::ssize(groups) + 1, 2 * 2 * (168 * all + parameters * 42 * 8) / 3});
+    EXPECT_EQ(adafactor.traffic.front().operations, calls);
+  }
 }
 
 // Beside AdamW's states, LAMB has 42 whole numbers of 8 bytes and one factor of 4 for each parameter. The ranks that

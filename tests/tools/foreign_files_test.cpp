@@ -127,8 +127,12 @@ TEST(ForeignFiles, OptimizersOfTransformersTrainer) {
   EXPECT_NE(said("sgd").find("--learning-rate 5e-05 --optimizer sgd --momentum 0;"), std::string::npos) << said("sgd");
   EXPECT_NE(said("lion_32bit").find("--learning-rate 5e-05 --optimizer lion;"), std::string::npos)
       << said("lion_32bit");
-  EXPECT_NE(said("adafactor").find("; --optimizer is adam, adamw, lamb, lion, muon or sgd"), std::string::npos)
+  EXPECT_NE(said("adafactor").find("--learning-rate 5e-05 --optimizer adafactor --scale-parameter off;"),
+            std::string::npos)
       << said("adafactor");
+  EXPECT_NE(said("galore_adamw").find("; --optimizer is adafactor, adam, adamw, lamb, lion, muon or sgd"),
+            std::string::npos)
+      << said("galore_adamw");
 }
 
 TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
@@ -139,7 +143,7 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
   expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");
   expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adagrad"}})",
-                "--optimizer is adam, adamw, lamb, lion, muon or sgd");
+                "--optimizer is adafactor, adam, adamw, lamb, lion, muon or sgd");
   expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "FusedLamb", "params": {"max_coeff": 10}}})",
                 "the trust ratio of --optimizer lamb has no bounds");
   EXPECT_EQ(refusal(R"({"zero_optimization": {"offload_param": {"device": "none"}}})").find("offload"),

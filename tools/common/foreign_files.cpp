@@ -297,6 +297,7 @@ std::string trainer_hint(const Json& all) {
   take_schedule_of_trainer(all, flags);
   const auto optimizer = all.contains("optim") ? lower_case(&all["optim"]) : std::string();
   if (optimizer == "sgd") flags.emplace_back("--optimizer sgd --momentum 0");  // as transformers makes it
+  if (optimizer == "adafactor") flags.emplace_back("--optimizer adafactor --scale-parameter off");  // likewise
   if (optimizer == "lion_32bit") flags.emplace_back("--optimizer lion");
   const auto is_on = [&](const char* key) { return all.contains(key) && all[key] == true; };
   if (is_on("bf16")) flags.emplace_back("--dtype bf16");
@@ -306,7 +307,8 @@ std::string trainer_hint(const Json& all) {
   if (all.contains("per_device_train_batch_size"))
     text += "; --global-batch is per_device_train_batch_size x gradient_accumulation_steps x the data-parallel ranks";
   if (all.contains("num_train_epochs")) text += "; an epoch has tokens / (global batch x sequence) steps";
-  if (!optimizer.empty() && optimizer != "sgd" && optimizer != "lion_32bit" && !optimizer.starts_with("adamw"))
+  if (!optimizer.empty() && optimizer != "sgd" && optimizer != "adafactor" && optimizer != "lion_32bit" &&
+      !optimizer.starts_with("adamw"))
     text += "; " + no_such_optimizer();
   return text + "; what the file leaves out has train's defaults, which differ (train --print-config)";
 }

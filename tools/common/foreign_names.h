@@ -15,7 +15,7 @@ struct ForeignName {
 };
 
 // The values of --optimizer (plan::optimizer_names).
-inline constexpr const char* our_optimizers = "adam, adamw, lamb, lion, muon or sgd";
+inline constexpr const char* our_optimizers = "adafactor, adam, adamw, lamb, lion, muon or sgd";
 
 inline constexpr const char* shape_is_elsewhere = "a model's shape is a preset or a file: train --help-model";
 
