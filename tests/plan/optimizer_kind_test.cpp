@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <tuple>
+#include <vector>
 
 namespace trainyard::plan {
 
@@ -79,8 +81,27 @@ TEST(OptimizerKind, RegistrationsAreChecked) {
   EXPECT_THROW(register_optimizer({"tested", {{"s"}, {"t"}, {"s"}}, {}}), base::UsageError);
   EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::bf16}}, {}}), std::logic_error);
   for (const auto shape : {Shape::rows, Shape::columns})
-    EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f32, shape}}, {}}), std::logic_error);
+    EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f16, shape}}, {}}), std::logic_error);
   EXPECT_THROW(optimizer_kind("tested"), base::UsageError) << "none of these was taken";
+}
+
+TEST(OptimizerKind, StatesMayHaveANumberForEachRowOrColumn) {
+  using Shape = OptimizerState::Shape;
+  register_optimizer(
+      {"tested_factored", {{"m"}, {"r", base::DType::f32, Shape::rows}, {"c", base::DType::f32, Shape::columns}}, {}});
+  const auto& states = optimizer_kind("tested_factored").states;
+  ASSERT_EQ(states.size(), 3u);
+  EXPECT_EQ(states[0].shape, Shape::parameter);
+  EXPECT_EQ(states[1].shape, Shape::rows);
+  EXPECT_EQ(states[2].shape, Shape::columns);
+  using Dims = std::vector<std::int64_t>;
+  for (const auto& [parameter, rows, columns] :
+       {std::tuple{Dims{5, 3}, Dims{5}, Dims{3}}, std::tuple{Dims{7}, Dims{7}, Dims{1}},
+        std::tuple{Dims{4, 2, 3}, Dims{4}, Dims{6}}}) {
+    EXPECT_EQ(dims_of_state(states[0].shape, parameter), parameter);
+    EXPECT_EQ(dims_of_state(states[1].shape, parameter), rows);
+    EXPECT_EQ(dims_of_state(states[2].shape, parameter), columns);
+  }
 }
 
 // Beside AdamW's states, LAMB has 42 whole numbers of 8 bytes and one factor of 4 for each parameter. The ranks that
