@@ -65,8 +65,9 @@ std::vector<Layout> layouts() {
 }
 
 std::int64_t bytes_of(const std::string& folder, const Kind& kind) {
+  const checkpoint::Reader reader(folder);
   std::int64_t bytes = 0;
-  for (const auto& [name, file] : checkpoint::Reader(folder).manifest().files)
+  for (const auto& [name, file] : reader.manifest().files)
     if (file.payloads.contains(path_of(kind))) bytes += file.payloads.at(path_of(kind)).bytes;
   return bytes;
 }
