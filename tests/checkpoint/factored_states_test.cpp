@@ -193,6 +193,22 @@ TEST(FactoredStates, AreReshardedToTheFilesOfASave) {
     }
 }
 
+// Boxes that none of our programs writes: parts of rows and columns of every tensor.
+TEST(FactoredStates, OfForeignBoxesAreTaken) {
+  Scratch scratch;
+  const auto s = factored_state(gpt(), DType::f32, 5);
+  save_layout(scratch.path, s, grid_layout(gpt(), 2, 3),
+              plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 3}}));
+  const auto folder = scratch.path + "/step-00000005", to = scratch.path + "/to";
+  checkpoint::Reader reader(folder);
+  reader.verify_all();
+  EXPECT_EQ(differences(reader, 4), 0);
+  checkpoint::NewLayout request{.data = 4, .dtype = {}, .zero = {}, .plan = {}};
+  request.tensor = 1;
+  reshard(folder, to, request);
+  expect_same_files(to, Layout{gpt(), 4, 1, {}}.save(scratch.path + "/expected"), "a grid");
+}
+
 TEST(FactoredStates, AreKeptOnOtherDtypesAndLeftOutOfWeightsAlone) {
   Scratch scratch;
   const Layout layout{gpt(), 3, 1, {}};

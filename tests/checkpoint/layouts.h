@@ -29,6 +29,17 @@ struct LayoutRank {
     const auto parameters = checkpoint::parameters_of(s.model);
     const auto elements = boxes.empty() ? 0 : boxes.back().end() + 3;
     for (auto kind : checkpoint::kinds_of(s)) {
+      if (is_factored(s.optimizer, kind)) {
+        auto& values = memory.emplace_back();
+        for (const auto& stored : boxes) {
+          if (stored.box.start != checkpoint::Dims{}) continue;
+          const auto& p = parameters[static_cast<std::size_t>(stored.tensor)];
+          const auto whole = values_of(s, kind, p.name, p.shape);
+          values.insert(values.end(), whole.begin(), whole.end());
+        }
+        shards.views[kind].push_back(base::View::of(values.data(), {std::ssize(values)}));
+        continue;
+      }
       auto& values = memory.emplace_back(static_cast<std::size_t>(elements), 0.0f);
       for (const auto& stored : boxes) {
         const auto& p = parameters[static_cast<std::size_t>(stored.tensor)];
