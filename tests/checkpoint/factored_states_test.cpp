@@ -319,9 +319,8 @@ TEST_F(Factored, ShowInTheViewWithTheirShapes) {
 
 TEST_F(Factored, AreNamedInTheManifest) {
   const auto j = nlohmann::json::parse(slurp(folder + "/manifest.json"));
-  EXPECT_EQ(
-      j["optimizer"].dump(),
-      R"({"name":"factored","shapes":{"column_var":"columns","row_var":"rows"},"states":["m","row_var","column_var"]})");
+  EXPECT_EQ(j["optimizer"].dump(), R"({"name":"factored","shapes":{"column_var":"columns","row_var":"rows"},)"
+                                   R"("states":["m","row_var","column_var"]})");
   EXPECT_EQ(checkpoint::state_from_json(j, "it").optimizer, factored());
   using Shape = plan::OptimizerState::Shape;
   const auto of = checkpoint::StoredOptimizer::of(
