@@ -72,19 +72,20 @@ class Averaging {
   };
 
   void add_parts(int rank) {
-    const auto& boxes = target_.rank(rank).boxes();
-    if (boxes.empty()) return;
-    for (const auto& kind : kinds_of(target_.state()))
-      for (std::int64_t first = 0; first < boxes.back().end(); first += part_elements)
-        parts_.push_back({rank, kind, first, std::min(boxes.back().end(), first + part_elements)});
-    all_ += boxes.back().end() * static_cast<std::int64_t>(kinds_of(target_.state()).size());
+    for (const auto& kind : kinds_of(target_.state())) {
+      const auto& boxes = target_.rank(rank).boxes(kind);
+      const auto elements = boxes.empty() ? 0 : boxes.back().end();
+      for (std::int64_t first = 0; first < elements; first += part_elements)
+        parts_.push_back({rank, kind, first, std::min(elements, first + part_elements)});
+      all_ += elements;
+    }
   }
 
   void fill(const Part& part, Hands& h) {
-    const auto& parameters = sources_.front()->manifest().parameters;
-    for_each_box(target_.rank(part.rank).boxes(), part.first, part.end,
+    const auto& tensors = target_.tensors().of(part.kind);
+    for_each_box(target_.rank(part.rank).boxes(part.kind), part.first, part.end,
                  [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                   put(part, base::at(parameters, stored.tensor), stored, from, to, h);
+                   put(part, base::at(tensors, stored.tensor), stored, from, to, h);
                  });
     const std::lock_guard lock(mutex_);
     done_ += part.end - part.first;

@@ -93,10 +93,10 @@ bool cover_once(const Shape& shape, const std::vector<const Box*>& boxes) {
   return true;
 }
 
-std::vector<std::vector<Place>> places_of(const std::vector<RankBoxes>& ranks, std::size_t tensors) {
+std::vector<std::vector<Place>> places_of(const std::vector<const RankBoxes*>& ranks, std::size_t tensors) {
   std::vector<std::vector<Place>> places(tensors);
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (const auto& stored : ranks[r]) base::at(places, stored.tensor).push_back({static_cast<int>(r), &stored});
+    for (const auto& stored : *ranks[r]) base::at(places, stored.tensor).push_back({static_cast<int>(r), &stored});
   return places;
 }
 

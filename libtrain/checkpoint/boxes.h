@@ -107,6 +107,6 @@ struct Place {
   int rank = 0;
   const StoredBox* stored = nullptr;
 };
-std::vector<std::vector<Place>> places_of(const std::vector<RankBoxes>& ranks, std::size_t tensors);
+std::vector<std::vector<Place>> places_of(const std::vector<const RankBoxes*>& ranks, std::size_t tensors);
 
 }  // namespace trainyard::checkpoint

@@ -75,20 +75,19 @@ std::vector<Kind> kinds_to_compare(const RunState& a, const RunState& b, Content
 }
 
 Plan plan_of(const Reader& a, const Reader& b, Contents what) {
-  std::map<std::string, const ParameterEntry*> of_b;
-  for (const auto& p : b.manifest().parameters) of_b[p.name] = &p;
   Plan plan;
   for (const auto& kind : kinds_to_compare(a.state(), b.state(), what)) {
+    std::map<std::string, const ParameterEntry*> left;  // of b
+    for (const auto& p : b.tensors_of(kind)) left[p.name] = &p;
     const auto add = [&](const ParameterEntry& p, std::string problem) {
       plan.names.push_back({kind, p.name});
       plan.tensors.push_back({path_of(kind, p.name), std::move(problem), p.shape, p.count});
     };
-    auto left = of_b;
-    for (const auto& p : a.manifest().parameters) {
+    for (const auto& p : a.tensors_of(kind)) {
       const auto other = left.find(p.name);
       const bool in_a = is_comparable(a.state(), kind), in_b = is_comparable(b.state(), kind) && other != left.end();
       if (in_a && !in_b) add(p, "only the first has it");
-      if (in_b && !in_a) add(p, "only the second has it");
+      if (in_b && !in_a) add(*other->second, "only the second has it");
       if (in_a && in_b && other->second->shape == p.shape) add(p, "");
       if (in_a && in_b && other->second->shape != p.shape)
         add(p, fmt::format("in the second its shape is [{}]", fmt::join(other->second->shape, ", ")));

@@ -6,6 +6,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/bounds.h"
 #include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/kind_boxes.h"
 #include "libtrain/checkpoint/refuse.h"
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/version_1.h"
@@ -107,18 +108,23 @@ void require_grid(const Manifest& m, const std::string& where) {
     refuse(where, "two ranks have the same coordinates");
 }
 
-// Returns the elements of each dataset of a rank, which must be the same for every kind.
+void require_elements(const Manifest& m, int rank, const Kind& kind, std::int64_t elements, const std::string& where) {
+  const auto name = rank_name(rank) + ".h5";
+  const auto size = base::size_of(dtype_of(kind, m.state)), bytes = m.files.at(name).payloads.at(path_of(kind)).bytes;
+  if (bytes != elements * size)
+    refuse(where, "{} of {} should have {} bytes, not {}", path_of(kind), name, elements * size, bytes);
+}
+
+// Returns the elements of the datasets of a rank that have the shape of the parameters, which must be the same for
+// each of them. The others follow from the boxes, which nobody has checked yet.
 std::int64_t elements_of_rank(const Manifest& m, int rank, const std::string& where) {
   const auto name = rank_name(rank) + ".h5";
-  std::int64_t elements = -1;
-  for (const auto& kind : kinds_of(m.state)) {
-    const auto payload = m.files.at(name).payloads.find(path_of(kind));
-    if (payload == m.files.at(name).payloads.end()) refuse(where, "{} has no dataset {}", name, path_of(kind));
-    const auto size = base::size_of(dtype_of(kind, m.state)), bytes = payload->second.bytes;
-    if (elements < 0) elements = bytes / size;
-    if (bytes != elements * size)
-      refuse(where, "{} of {} should have {} bytes, not {}", path_of(kind), name, elements * size, bytes);
-  }
+  const auto& payloads = m.files.at(name).payloads;
+  for (const auto& kind : kinds_of(m.state))
+    if (!payloads.contains(path_of(kind))) refuse(where, "{} has no dataset {}", name, path_of(kind));
+  const auto elements = payloads.at(path_of(Kind::model)).bytes / base::size_of(m.state.dtype);
+  for (const auto& kind : kinds_of(m.state))
+    if (shape_of(kind, m.state.optimizer) == StateShape::parameter) require_elements(m, rank, kind, elements, where);
   return elements;
 }
 
@@ -187,6 +193,7 @@ void require_shards(const std::vector<FlatGroupEntry>& flat_groups, const Manife
 
 void require_boxes(const Manifest& m, const std::string& where) {
   std::vector<std::vector<const Box*>> boxes(m.parameters.size());
+  const KindTensors tensors(m.state.optimizer, m.parameters);
   for (int r = 0; r < m.ranks; ++r) {
     const auto elements = elements_of_rank(m, r, where);
     std::int64_t at = 0;
@@ -203,6 +210,9 @@ void require_boxes(const Manifest& m, const std::string& where) {
       at = stored.end();
       base::at(boxes, stored.tensor).push_back(&stored.box);
     }
+    const KindBoxes of_kinds(base::at(m.boxes, r), elements, tensors);
+    for (const auto& [kind, factored] : tensors.factored())
+      if (has(m.state, kind)) require_elements(m, r, kind, of_kinds.elements(kind), where);
   }
   for (std::size_t i = 0; i < boxes.size(); ++i)
     if (!cover_once(m.parameters[i].shape, boxes[i]))

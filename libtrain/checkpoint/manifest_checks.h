@@ -23,7 +23,7 @@ void require_consistent(const Manifest& manifest, const std::string& where);
 void require_shards(const std::vector<FlatGroupEntry>& flat_groups, const Manifest& manifest, const std::string& where);
 
 // The boxes lie inside their tensors and inside every dataset of their rank, and together hold each element exactly
-// once.
+// once. Datasets of states of rows and columns have the sizes that follow from the boxes (kind_boxes.h).
 void require_boxes(const Manifest& manifest, const std::string& where);
 
 // Finds which items of the model each pipeline stage has, from where their boxes lie. Returns nothing where an item has

@@ -44,10 +44,11 @@ NewCheckpoint::NewCheckpoint(std::string destination, RunState state, LayoutRank
   const SavedShards shards(state_.model, topology_, ranks.stages);
   places_ = std::make_unique<const Places>(shards);
   parameters_ = parameters_of(state_.model);
+  tensors_ = std::make_unique<const KindTensors>(state_.optimizer, parameters_);
   try {
     lock_ = std::make_unique<base::FolderLock>(partial_, "wait until it has ended, or give another place");
     for (int r = 0; r < topology_.world(); ++r)
-      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, shards, r));
+      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, *tensors_, shards, r));
     prepare();
   } catch (...) {
     if (judged_) {
@@ -106,8 +107,8 @@ void NewCheckpoint::require_room() const {
   constexpr std::int64_t of_a_file = 16 << 10, of_a_box = 100, of_all = 64 << 10;
   auto needed = of_all + bytes_to_write();
   for (const auto& rank : ranks_) {
-    const auto boxes = static_cast<std::int64_t>(rank->boxes().size() * kinds_of(state_).size());
-    needed += boxes * of_a_box + (rank->is_kept() ? 0 : of_a_file);
+    for (const auto& kind : kinds_of(state_)) needed += std::ssize(rank->boxes(kind)) * of_a_box;
+    needed += rank->is_kept() ? 0 : of_a_file;
   }
   checkpoint::require_room(partial_, final_, needed, options_.free_bytes);
 }

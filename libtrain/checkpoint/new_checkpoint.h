@@ -57,6 +57,7 @@ class NewCheckpoint {
   std::int64_t bytes_to_write() const;  // payload bytes of the rank files that are not kept
 
   const Places& places() const { return *places_; }
+  const KindTensors& tensors() const { return *tensors_; }
 
   // Call it once everything is written. Writes manifest and view, calls `prove`, and then gives the checkpoint its
   // name. `prove` throws if the fingerprints are wrong; then nothing is kept. Returns the manifest.
@@ -77,6 +78,7 @@ class NewCheckpoint {
   plan::Topology topology_;
   std::unique_ptr<const Places> places_;
   std::vector<ParameterEntry> parameters_;
+  std::unique_ptr<const KindTensors> tensors_;
   std::vector<std::unique_ptr<ScatteredRank>> ranks_;
   int kept_ = 0;
   bool judged_ = false, published_ = false;  // judged: it is known which rank files of an earlier start are kept

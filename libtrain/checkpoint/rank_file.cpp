@@ -47,7 +47,7 @@ FileEntry write_small(const std::string& path, const std::string& content) {
 }  // namespace
 
 RankFile::RankFile(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters,
-                   int rank, int ranks, std::int64_t elements)
+                   int rank, int ranks, const KindBoxes& boxes)
     : base_path_(std::move(base_path)), path_(base_path_ + ".h5"), step_(state.step), rank_(rank), ranks_(ranks),
       writer_(state.writer), parameters_(parameters) {
   std::filesystem::remove(base_path_ + ".json");
@@ -60,6 +60,7 @@ RankFile::RankFile(std::string base_path, const RunState& state, const std::vect
   file.set_integer("/", "ranks", ranks);
   for (const auto& kind : kinds_of(state)) {
     const auto dtype = dtype_of(kind, state);
+    const auto elements = boxes.elements(kind);
     const auto offset = file.create_dataset(path_of(kind), dtype, {elements});
     index_.payloads[path_of(kind)] = {elements == 0 ? 0 : offset, elements * base::size_of(dtype), {}};
   }

@@ -2,6 +2,7 @@
 // Then the file gets its index and its sidecar.
 #pragma once
 
+#include "libtrain/checkpoint/kind_boxes.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/tensor_statistics.h"
 #include "libtrain/io/bulk.h"
@@ -15,11 +16,11 @@ namespace trainyard::checkpoint {
 
 class RankFile {
  public:
-  // Creates BASE.h5. Each dataset has `elements` elements and is not filled (zeros where nothing is written). The
-  // sidecar of an earlier file, which marked it as finished, is removed first. `parameters`, those of the state's
-  // model, outlive this object.
+  // Creates BASE.h5. `boxes` says how many elements each dataset has. They are not filled (zeros where nothing is
+  // written). The sidecar of an earlier file, which marked it as finished, is removed first. `parameters`, those of the
+  // state's model, outlive this object.
   RankFile(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters, int rank,
-           int ranks, std::int64_t elements);
+           int ranks, const KindBoxes& boxes);
 
   const std::string& path() const { return path_; }  // BASE.h5
   // Where the payload of a kind lies. The writer must enter the checksums of its blocks before finish().

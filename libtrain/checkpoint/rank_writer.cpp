@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/kind_boxes.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_file.h"
 #include "libtrain/checkpoint/tensor_statistics.h"
@@ -31,10 +32,10 @@ std::int64_t elements_of(const std::vector<base::View>& views) {
   return n;
 }
 
-void require_shards(const RunState& state, const RankShards& shards) {
-  const auto elements = elements_of(views_of(shards, Kind::model));
+void require_shards(const RunState& state, const RankShards& shards, const KindBoxes& boxes) {
   for (const auto& kind : kinds_of(state)) {
     const auto& views = views_of(shards, kind);
+    const auto elements = boxes.elements(kind);
     TRAINYARD_ASSERT(elements_of(views) == elements, "{}: {} elements, expected {}", path_of(kind), elements_of(views),
                      elements);
     for (const auto& view : views)
@@ -44,14 +45,14 @@ void require_shards(const RunState& state, const RankShards& shards) {
 }
 
 // Takes the boxes that lie in this view off the front of `boxes`, and adds their statistics. The view begins at element
-// `first` of the dataset.
+// `first` of the dataset. `of_kind` are the tensors of the kind.
 void add_statistics(std::map<std::string, Statistics>& tensors, const Kind& kind,
-                    const std::vector<ParameterEntry>& parameters, const base::ConstView& view, std::int64_t first,
+                    const std::vector<ParameterEntry>& of_kind, const base::ConstView& view, std::int64_t first,
                     std::span<const StoredBox>& boxes) {
   const auto end = first + view.count();
   for (; !boxes.empty() && boxes.front().offset < end; boxes = boxes.subspan(1)) {
     const auto& box = boxes.front();
-    const auto& p = parameters.at(base::size(box.tensor));
+    const auto& p = of_kind.at(base::size(box.tensor));
     TRAINYARD_ASSERT(box.offset >= first && box.end() <= end, "a box of {} at {} to {} is in no view", p.name,
                      box.offset, box.end());
     auto& statistics = tensors[path_of(kind, p.name)];
@@ -64,21 +65,22 @@ void add_statistics(std::map<std::string, Statistics>& tensors, const Kind& kind
 
 void write_files(const std::string& base_path, const RunState& state, const RankShards& shards,
                  const WriteOptions& options) {
-  require_shards(state, shards);
   const auto parameters = parameters_of(state.model);
-  RankFile rank_file(base_path, state, parameters, shards.rank, shards.ranks,
-                     elements_of(views_of(shards, Kind::model)));
+  const KindTensors of_kinds(state.optimizer, parameters);
+  const KindBoxes all_boxes(shards.boxes, elements_of(views_of(shards, Kind::model)), of_kinds);
+  require_shards(state, shards, all_boxes);
+  RankFile rank_file(base_path, state, parameters, shards.rank, shards.ranks, all_boxes);
   std::map<std::string, Statistics> tensors;
   io::BulkFile file(rank_file.path(), io::BulkFile::Mode::update);
   io::Pace pace(options.bytes_per_second, options.unthrottled);
   for (const auto& kind : kinds_of(state)) {
     auto& payload = rank_file.payload(kind);
     io::BlockWriter out(file, payload.offset, pace);
-    std::span<const StoredBox> boxes = shards.boxes;
+    std::span<const StoredBox> boxes = all_boxes.of(kind);
     std::int64_t first = 0;
     for (const auto& view : views_of(shards, kind)) {
       out.write(view.data, view.bytes());
-      add_statistics(tensors, kind, parameters, view, first, boxes);
+      add_statistics(tensors, kind, of_kinds.of(kind), view, first, boxes);
       first += view.count();
     }
     TRAINYARD_ASSERT(boxes.empty(), "a box lies at {}, beyond the {} elements of {}", boxes.front().offset, first,

@@ -16,11 +16,14 @@
 namespace trainyard::checkpoint {
 
 // What rank `rank` of `ranks` saves: for each of kinds_of(state) a list of dense views, which are written back to back.
-// Kind::model is in the working dtype, the others are f32. The views of every kind have the same number of elements.
-// Each box lies inside one view; its offset counts from the start of the first view. Elements in no box are padding.
-// boxes_of_shards (saved_shards.h) gives the boxes of the shard ranges that a rank saves. Over all ranks the boxes hold
-// every element of every parameter (in the order of plan::flat_groups) once. The views are in host memory and are not
-// used after write_rank returns.
+// Kind::model is in the working dtype, the master in f32, and states are in the dtype of the optimizer's states. The
+// views of these kinds have the same number of elements. Each box lies inside one view; its offset counts from the
+// start of the first view. Elements in no box are padding. A state that has a number for each row or column of a
+// parameter has other views: the whole states of the parameters whose element 0 is in these boxes, in the order of the
+// boxes (boxes_of_kind), each in one view, without padding. For the shard ranges that a rank saves, for_each_begun
+// (saved_shards.h) lists these parameters. boxes_of_shards (saved_shards.h) gives the boxes of the shard ranges that a
+// rank saves. Over all ranks the boxes hold every element of every parameter (in the order of plan::flat_groups) once.
+// The views are in host memory and are not used after write_rank returns.
 struct RankShards {
   int rank = 0, ranks = 1;
   std::map<Kind, std::vector<base::View>> views;

@@ -48,6 +48,8 @@ std::size_t ReadSums::place_of(const Kind& kind, const std::string& name) const 
 
 void ReadSums::add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                    const float* shard) {
+  TRAINYARD_ASSERT(shape_of(kind, reader_.state().optimizer) == StateShape::parameter, "{} has no shards",
+                   path_of(kind));
   const auto layout = plan::layout(flat_group, topology);
   const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
   std::vector<Part> parts;
@@ -110,10 +112,10 @@ void ReadSums::add_ranks(comm::Communicator& control, tensor::Exec& exec) {
 }
 
 void ReadSums::require() const {
-  const auto& parameters = reader_.manifest().parameters;
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     const auto& [fingerprint, elements] = sums_[i];
-    const auto count = static_cast<std::uint64_t>(parameters[i % parameters.size()].count);
+    const auto& of_kind = reader_.tensors_of(tensors_[i].kind);
+    const auto count = static_cast<std::uint64_t>(of_kind[i % of_kind.size()].count);
     if (elements == 0 || elements % count != 0) continue;
     if (const auto expected = elements / count * tensors_[i].fingerprint; fingerprint != expected)
       throw base::InputError(fmt::format("{}: {} was read with fingerprint {}, expected {}", reader_.path(),

@@ -24,6 +24,8 @@ class ReadSums {
   void add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
            const float* shard);
   // Adds elements [first, first + count) of a flat tensor that Reader::read_tensor() returned.
+  // Every rank that holds part of a parameter reads its states of rows and columns whole. Of these ranks one alone adds
+  // them: the rank that would save them (for_each_begun in saved_shards.h), with `first` 0 and all elements.
   void add(const Kind& kind, const std::string& name, std::int64_t first, std::int64_t count, const float* values);
   void add(const ReadSums& other);  // sums of the same checkpoint
   // Adds up the sums of all ranks, on every rank. Collective over `control`, a communicator of host memory.

@@ -76,7 +76,11 @@ Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std:
   m = manifest_from_text(manifest_text(path_), path_ + "/manifest.json");
   read_indices(m, path_);
   for (std::size_t i = 0; i < m.parameters.size(); ++i) known->numbers[m.parameters[i].name] = i;
-  known->places = places_of(m.boxes, m.parameters.size());
+  known->tensors = KindTensors(m.state.optimizer, m.parameters);
+  known->boxes = boxes_of_kinds(m, known->tensors);
+  known->places = places_of(known->boxes, Kind::model, m.parameters.size());
+  for (const auto& [kind, factored] : known->tensors.factored())
+    known->factored_places[kind] = places_of(known->boxes, kind, m.parameters.size());
   known_ = std::move(known);
   if (check == Check::as_needed) return;
   try {
@@ -87,6 +91,13 @@ Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std:
   if (check == Check::all_but_payloads || layout_is_ours(manifest())) check_files();
   else verify_all();  // only fingerprints can tell another version's layout from a wrong offset
 }
+
+const std::vector<std::vector<Place>>& Reader::Known::places_of(const Kind& kind) const {
+  const auto found = factored_places.find(kind);
+  return found == factored_places.end() ? places : found->second;
+}
+
+const RankBoxes& Reader::boxes(const Kind& kind, int rank) const { return base::at(known_->boxes, rank).of(kind); }
 
 void Reader::check_files() const {
   for (const auto& [name, entry] : manifest().files)
@@ -137,7 +148,7 @@ std::int64_t Reader::bytes() const {
 std::vector<TensorInfo> Reader::tensors() const {
   std::vector<TensorInfo> out;
   for (const auto& kind : kinds_of(state()))
-    for (const auto& p : manifest().parameters) {
+    for (const auto& p : tensors_of(kind)) {
       TensorInfo t{path_of(kind, p.name), p.name, kind, p.shape, dtype_of(kind, state()), 0, 0, p.aliases};
       if (const auto at = manifest().tensors.find(t.path); at != manifest().tensors.end()) {
         t.norm = at->second.norm;
@@ -215,8 +226,9 @@ void Reader::read_boxes(const Kind& kind, const std::string& name, const std::ve
                     state().optimizer.name, fmt::join(state().optimizer.states, ", ")),
         "take the optimizer of the run that wrote it");
   const auto number = number_of(name);
-  const auto dims = manifest().parameters[number].shape.size();
-  for (const auto& place : known_->places[number]) {  // in the order of the files, so that a block is read once
+  const auto dims = tensors_of(stored_kind)[number].shape.size();
+  for (const auto& place :
+       known_->places_of(stored_kind)[number]) {  // in the order of the files, so that a block is read once
     auto* to = out;
     for (const auto& box : boxes) {
       if (const auto part = common_part(place.stored->box, box))
@@ -229,19 +241,31 @@ void Reader::read_boxes(const Kind& kind, const std::string& name, const std::ve
 
 void Reader::read_tensor(const Kind& kind, const std::string& name, std::int64_t first, std::int64_t count,
                          float* out) {
-  const auto& p = manifest().parameters[number_of(name)];
+  const auto& p = tensors_of(kind)[number_of(name)];
   TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count,
                    "{}: elements {} + {} of {}", name, first, count, p.count);
   read_boxes(kind, name, boxes_of_range(p.shape, first, count), out);
 }
 
+void Reader::require_shape(const plan::Parameter& p) const {
+  if (const auto& stored = manifest().parameters[number_of(p.name)]; stored.shape != p.shape)
+    throw base::InputError(
+        fmt::format("{}: {} has shape {}, expected {}", path_, p.name, shape_text(stored.shape), shape_text(p.shape)),
+        "the model must be the one that was saved: compare with inspect");
+}
+
+std::vector<float> Reader::read_tensor(const Kind& kind, const plan::Parameter& p) {
+  require_shape(p);
+  const auto count = tensors_of(kind)[number_of(p.name)].count;
+  std::vector<float> out(base::size(count));
+  read_tensor(kind, p.name, 0, count, out.data());
+  return out;
+}
+
 void Reader::read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                         float* out) {
-  for (const auto& p : flat_group.parameters)
-    if (const auto& stored = manifest().parameters[number_of(p.name)]; stored.shape != p.shape)
-      throw base::InputError(
-          fmt::format("{}: {} has shape {}, expected {}", path_, p.name, shape_text(stored.shape), shape_text(p.shape)),
-          "the model must be the one that was saved: compare with inspect");
+  TRAINYARD_ASSERT(shape_of(kind, state().optimizer) == StateShape::parameter, "{} has no shards", path_of(kind));
+  for (const auto& p : flat_group.parameters) require_shape(p);
   const auto layout = plan::layout(flat_group, topology);
   const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
   std::fill_n(out, layout.shard, 0.0f);

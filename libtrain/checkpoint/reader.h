@@ -2,12 +2,14 @@
 // before it is used.
 #pragma once
 
+#include "libtrain/checkpoint/kind_boxes.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/blocks/inventory.h"
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,16 +60,24 @@ class Reader {
   const std::string& view_problem() const { return view_problem_; }
   std::vector<TensorInfo> tensors() const;  // by kind (kinds_of), then in the order of the manifest's parameters
   std::size_t number_of(const std::string& name) const;  // index of a parameter in the manifest
+  // The parameters with the shape and count that their tensors of a kind have, in the order of the manifest.
+  const std::vector<ParameterEntry>& tensors_of(const Kind& kind) const { return known_->tensors.of(kind); }
+  const RankBoxes& boxes(const Kind& kind, int rank) const;  // where its tensors lie in the rank's dataset
 
   // Reads the shard of `flat_group` that rank `rank` of `topology` has into `out` as f32; the group is one of the
   // reading model. `out` has plan::layout(flat_group, topology).shard elements. Narrow values are widened, and padding
   // is 0. Parameters are found by name; a name or shape that the checkpoint does not have is an error. If the
   // checkpoint has no Kind::master, its model is read instead. Asking for a state that the checkpoint does not hold is
-  // an error. The checksum of every block is compared before any of its bytes is returned.
+  // an error. The checksum of every block is compared before any of its bytes is returned. A state of rows or columns
+  // has no shards: std::logic_error.
   void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                   float* out);
 
-  // Reads elements [first, first + count) of the flat logical tensor, as f32.
+  // Reads the whole tensor of a parameter of the reading model, as f32: for states of rows and columns, which each rank
+  // that holds part of the parameter reads whole. Otherwise as read_shard.
+  std::vector<float> read_tensor(const Kind& kind, const plan::Parameter& parameter);
+
+  // Reads elements [first, first + count) of the flat logical tensor of the kind, as f32.
   void read_tensor(const Kind& kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
   // Reads boxes of a logical tensor one after the other, the elements of each in row-major order, as f32.
   void read_boxes(const Kind& kind, const std::string& name, const std::vector<Box>& boxes, float* out);
@@ -87,7 +97,12 @@ class Reader {
   struct Known {
     Manifest manifest;
     std::unordered_map<std::string, std::size_t> numbers;  // indices of parameters, by name
-    std::vector<std::vector<Place>> places;                // of the boxes of each parameter
+    KindTensors tensors{{}, manifest.parameters};
+    std::vector<KindBoxes> boxes;                                     // of each rank
+    std::vector<std::vector<Place>> places;                           // of the boxes of each parameter
+    std::map<Kind, std::vector<std::vector<Place>>> factored_places;  // the same, of states of rows and columns
+
+    const std::vector<std::vector<Place>>& places_of(const Kind& kind) const;
   };
   Reader(std::string path, std::shared_ptr<const Known> known) : path_(std::move(path)), known_(std::move(known)) {}
   void check_file(const std::string& name, const FileEntry& entry) const;
@@ -96,6 +111,7 @@ class Reader {
   void check_files() const;
   const char* block(int rank, const Kind& kind, std::int64_t index);  // checked
   void read_run(int rank, const Kind& kind, const Run& run, float* out);
+  void require_shape(const plan::Parameter& parameter) const;
   std::string tensors_in(int rank, const Kind& kind, std::int64_t first, std::int64_t count) const;
 
   void check_view() const;

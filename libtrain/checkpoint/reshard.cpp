@@ -120,9 +120,9 @@ class Resharding {
   }
   template <class F> void for_each_run_in(const Chunk& c, F&& f) const {
     const auto [first, end] = elements_of(c);
-    for_each_box(base::at(source_.manifest().boxes, c.rank), first, end,
+    for_each_box(source_.boxes(c.kind, c.rank), first, end,
                  [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                   const auto& shape = base::at(source_.manifest().parameters, stored.tensor).shape;
+                   const auto& shape = base::at(source_.tensors_of(c.kind), stored.tensor).shape;
                    for_each_run_of_range(shape, stored, from - stored.offset, to - from,
                                          [&](const Run& run) { f(stored.tensor, run); });
                  });
@@ -153,17 +153,19 @@ class Resharding {
 
 void Resharding::add_chunks(int rank, const Kind& kind) {
   Chunk c{0, rank, kind, 0, 0};
+  const auto shape = shape_of(kind, from_.optimizer);
   const auto blocks = io::blocks_of(payload(c).bytes);
   for (; c.block < blocks; c.block += chunk_blocks_) {
     c.blocks = std::min(chunk_blocks_, blocks - c.block);
     c.first_target = std::numeric_limits<int>::max();
     bool wanted = false, padding_alone = true;
+    const auto look = [&](int r, std::int64_t, std::int64_t, std::int64_t) {
+      c.first_target = std::min(c.first_target, r);
+      wanted = wanted || !target_.rank(r).is_kept();
+    };
     for_each_run_in(c, [&](std::int32_t tensor, const Run& run) {
       padding_alone = false;
-      target_.places().for_each(tensor, run.element, run.count, [&](int r, std::int64_t, std::int64_t, std::int64_t) {
-        c.first_target = std::min(c.first_target, r);
-        wanted = wanted || !target_.rank(r).is_kept();
-      });
+      target_.places().for_each(shape, tensor, run.element, run.count, look);
     });
     if (!wanted && !padding_alone) continue;  // only finished rank files need it
     chunks_.push_back(c);
@@ -201,7 +203,7 @@ void Resharding::read(const Chunk& c, Hands& hands) const {
 
 void Resharding::put(const Kind& kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
   const auto size = base::size_of(dtype_of(kind, to_));
-  target_.places().for_each(tensor, run.element, run.count,
+  target_.places().for_each(target_.tensors().shape_of(kind), tensor, run.element, run.count,
                             [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
                               if (auto& rank = target_.rank(r); !rank.is_kept())
                                 rank.write(kind, at, count, data + (element - run.element) * size, hands.writing);

@@ -51,6 +51,23 @@ nlohmann::ordered_json known_of_model(const json& model) {
   return known;
 }
 
+constexpr auto factored_shapes = {StateShape::rows, StateShape::columns};
+
+// The shapes of states that have another one than their parameter.
+std::map<std::string, StateShape> shapes_from_json(Object& optimizer, const std::vector<std::string>& states) {
+  auto o = optimizer.object("shapes");
+  std::vector<std::pair<const char*, StateShape>> legal;
+  for (const auto shape : factored_shapes) legal.emplace_back(name_of(shape), shape);
+  std::map<std::string, StateShape> out;
+  for (const auto& [state, value] : optimizer.at("shapes").items()) {
+    if (std::find(states.begin(), states.end(), state) == states.end())
+      throw base::InputError(fmt::format("{}: {} is no state of the optimizer", o.where(), base::excerpt(state)),
+                             "restore the checkpoint from a copy");
+    out[state] = choice<StateShape>(o, state.c_str(), legal);
+  }
+  return out;
+}
+
 // Names of states lead to datasets of files, so they are checked.
 StoredOptimizer optimizer_from_json(Object o) {
   constexpr std::size_t most_states = 16;
@@ -69,6 +86,7 @@ StoredOptimizer optimizer_from_json(Object o) {
         fmt::format("{}: {} is no optimizer with the names of its states", o.where(),
                     base::excerpt(out.states.empty() ? out.name : out.name + ": " + out.states.back())),
         "restore the checkpoint from a copy");
+  if (o.has("shapes")) out.shapes = shapes_from_json(o, out.states);
   return out;
 }
 
@@ -94,6 +112,17 @@ std::vector<std::string> StoredOptimizer::names_of(const std::vector<plan::Optim
   std::vector<std::string> names;
   for (const auto& state : states) names.push_back(state.name);
   return names;
+}
+
+std::map<std::string, StateShape> StoredOptimizer::shapes_of(const std::vector<plan::OptimizerState>& states) {
+  std::map<std::string, StateShape> shapes;
+  for (const auto& state : states)
+    if (state.shape != StateShape::parameter) shapes[state.name] = state.shape;
+  return shapes;
+}
+
+const char* name_of(StateShape shape) {
+  return shape == StateShape::rows ? "rows" : shape == StateShape::columns ? "columns" : "parameter";
 }
 
 json loss_scale_to_json(const StoredLossScale& s) {
@@ -164,6 +193,8 @@ json state_to_json(const RunState& s) {
     j["optimizer"] = {{"name", s.optimizer.name}, {"states", s.optimizer.states}};
   if (s.contents == Contents::all && s.optimizer.dtype != base::DType::f32)  // absent: f32, as in older checkpoints
     j["optimizer"]["dtype"] = base::name_of(s.optimizer.dtype);
+  if (s.contents == Contents::all)  // absent: the shape of the parameter, as in older checkpoints
+    for (const auto& [name, shape] : s.optimizer.shapes) j["optimizer"]["shapes"][name] = name_of(shape);
   return j;
 }
 

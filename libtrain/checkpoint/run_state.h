@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ namespace trainyard::checkpoint {
 // which another run may begin.
 enum class Contents { all, model };
 
+using StateShape = plan::OptimizerState::Shape;
+
 // The optimizer whose states a checkpoint holds, and their names in the order of the files. A reader needs no
 // description of the optimizer to read, reshard or compare them.
 struct StoredOptimizer {
@@ -25,11 +28,16 @@ struct StoredOptimizer {
   std::vector<std::string> states = names_of(plan::optimizer_kind(plan::default_optimizer).states);
   static std::vector<std::string> names_of(const std::vector<plan::OptimizerState>& states);
   base::DType dtype = base::DType::f32;  // of the states
+  // Of the states that have a number for each row or column of a parameter. All others have the parameter's shape.
+  std::map<std::string, StateShape> shapes = {};
+  static std::map<std::string, StateShape> shapes_of(const std::vector<plan::OptimizerState>& states);
   static StoredOptimizer of(const plan::OptimizerKind& kind) {
-    return {kind.name, names_of(kind.states), kind.state_dtype()};
+    return {kind.name, names_of(kind.states), kind.state_dtype(), shapes_of(kind.states)};
   }
   // Whether a run with the one can go on with the states of the other: a resume may round states, or widen them.
-  bool has_states_of(const StoredOptimizer& other) const { return name == other.name && states == other.states; }
+  bool has_states_of(const StoredOptimizer& other) const {
+    return name == other.name && states == other.states && shapes == other.shapes;
+  }
   bool operator==(const StoredOptimizer&) const = default;
 };
 
@@ -72,6 +80,8 @@ struct RunState {
   std::string writer;
   std::optional<StoredOutlierWindow> outlier_window = {};  // of a run that skips outliers
 };
+
+const char* name_of(StateShape shape);  // "parameter", "rows", "columns"
 
 nlohmann::json loss_scale_to_json(const StoredLossScale& stored);
 StoredLossScale loss_scale_from_json(const nlohmann::json& json, const std::string& where);  // InputError as below

@@ -121,20 +121,27 @@ Places::Places(const SavedShards& shards) {
   const auto& topology = shards.topology();
   for (const auto& [flat_group, layout, tensors] : shards.flat_groups())
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      Tensor t{flat_group.parameters[i], layout.shard, layout.offsets[i], topology.size(flat_group.group), 1, {}};
+      Tensor t{flat_group.parameters[i], layout.shard, layout.offsets[i], topology.size(flat_group.group), 1, {}, {}};
       if (t.parameter.sharded) t.parts = topology.size(t.parameter.sharded->axis);
       t.savers.resize(base::size(t.parts) * base::size(t.shards));
       const auto number = base::size(tensors[i]);
       if (number >= tensors_.size()) tensors_.resize(number + 1);
       tensors_[number] = std::move(t);
     }
-  for (int rank = 0; rank < topology.world(); ++rank)
+  for (int rank = 0; rank < topology.world(); ++rank) {
     shards.for_each_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
       auto& t = base::at(tensors_, tensor);
       const int part = t.parameter.sharded ? topology.coordinate(rank, t.parameter.sharded->axis) : 0;
       const auto in_flat_group = t.offset + held.first;
       base::at(t.savers, part * t.shards + in_flat_group / t.shard) = {rank, at - in_flat_group % t.shard};
     });
+    Whole next{rank, 0, 0};
+    shards.for_each_begun(rank, [&](std::int32_t tensor, const plan::Parameter& p) {
+      base::at(tensors_, tensor).whole = next;
+      next.rows += plan::dims_of_state(StateShape::rows, p.shape).front();
+      next.columns += plan::dims_of_state(StateShape::columns, p.shape).front();
+    });
+  }
 }
 
 RankBoxes boxes_of_shards(const plan::ModelConfig& model, const plan::Topology& topology, int rank,

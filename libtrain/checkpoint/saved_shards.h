@@ -4,16 +4,33 @@
 
 #include "libtrain/base/index.h"
 #include "libtrain/checkpoint/boxes.h"
+#include "libtrain/checkpoint/run_state.h"
 #include "libtrain/plan/blocks/held.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/blocks/ownership.h"
 #include "libtrain/plan/grid/topology.h"
 #include "libtrain/plan/schedule/stages.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace trainyard::checkpoint {
+
+// Calls f(index of the parameter in the flat group) for each parameter whose element 0 lies in the ranges that the rank
+// saves of its shard of the flat group, in the order of the rank file. This rank saves, and reads' sums count, the
+// whole states of the parameter that have a number for each row or column. Skip flat groups that a stage has borrowed.
+template <class F> void for_each_begun(const plan::FlatGroup& flat_group, const plan::FlatLayout& layout,
+                                       const plan::Topology& topology, int rank, F&& f) {
+  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
+  for (const auto& range : plan::counted_ranges(flat_group, layout, topology, rank))
+    for (const auto& held : plan::held_ranges(layout, begin + range.begin, begin + range.end)) {
+      const auto start = plan::held_part(flat_group.parameters[held.parameter], topology, rank).start;
+      if (held.first == 0 && std::all_of(start.begin(), start.end(), [](auto at) { return at == 0; }))
+        f(held.parameter);
+    }
+}
 
 // The content of rank files. The datasets of a rank file are the rank's shards of the flat groups of its pipeline
 // stage, back to back. They are in the order of the model. Elements that another rank saves are left out. Of the ranks
@@ -37,7 +54,9 @@ class SavedShards {
 
   const plan::Topology& topology() const { return topology_; }
   const std::vector<Held>& flat_groups() const { return flat_groups_; }  // of all ranks; each tensor is in one
-  std::int64_t elements(int rank) const;                                 // of each dataset of the rank
+  // Elements of each dataset of the rank that has the shape of the parameters. The others follow from the boxes
+  // (kind_boxes.h).
+  std::int64_t elements(int rank) const;
   RankBoxes boxes(int rank) const;
   int empty_ranks() const;  // ranks whose boxes(rank) is empty
 
@@ -48,6 +67,17 @@ class SavedShards {
       f(tensor, held, at);
       return false;
     });
+  }
+
+  // Calls f(tensor, its parameter) for each tensor whose element 0 the rank saves, in the order of boxes(rank). The
+  // rank saves the whole states of these tensors that have a number for each row or column.
+  template <class F> void for_each_begun(int rank, F&& f) const {
+    const auto part = base::size(plan::expert_share(topology_, rank).part);
+    for (const auto& variants : variants_of(rank)) {
+      const auto& held = flat_groups_[variants.first + part % variants.parts];
+      checkpoint::for_each_begun(held.flat_group, held.layout, topology_, rank,
+                                 [&](std::size_t i) { f(held.tensors[i], held.flat_group.parameters[i]); });
+    }
   }
 
  private:
@@ -92,8 +122,8 @@ class Places {
  public:
   explicit Places(const SavedShards& shards);
 
-  // Calls f(rank, at, element, count) for the ranks that save elements [first, first + count) of a tensor. `count` of
-  // these elements, from `element` on, lie at element `at` of that rank's datasets.
+  // Calls f(rank, at, element, count) for the ranks that save elements [first, first + count) of a tensor with the
+  // shape of its parameter. `count` of these elements, from `element` on, lie at element `at` of that rank's datasets.
   template <class F> void for_each(std::int32_t tensor, std::int64_t first, std::int64_t count, F&& f) const {
     const auto& t = base::at(tensors_, tensor);
     plan::for_each_holder(t.parameter, t.parts, first, count, [&](int part, const plan::HeldRun& run) {
@@ -108,7 +138,19 @@ class Places {
     });
   }
 
+  // The same for a tensor of any shape: a state of rows or columns is whole in the file of one rank.
+  template <class F>
+  void for_each(StateShape shape, std::int32_t tensor, std::int64_t first, std::int64_t count, F&& f) const {
+    if (shape == StateShape::parameter) return for_each(tensor, first, count, f);
+    const auto& whole = base::at(tensors_, tensor).whole;
+    f(whole.rank, (shape == StateShape::rows ? whole.rows : whole.columns) + first, first, count);
+  }
+
  private:
+  struct Whole {
+    int rank = -1;
+    std::int64_t rows = 0, columns = 0;  // where the states begin in their datasets of the rank
+  };
   struct Saver {
     int rank = -1;
     // Start of the flat group's shard in the rank's datasets, as if the rank saved all elements before it.
@@ -119,6 +161,7 @@ class Places {
     std::int64_t shard = 0, offset = 0;  // shard size of the flat group, and offset of the parameter in it
     int shards = 1, parts = 1;           // shards of the flat group, and parts of the parameter's sharded dim
     std::vector<Saver> savers;           // by part and shard
+    Whole whole;                         // the states of rows and columns
   };
   std::vector<Tensor> tensors_;
 };

@@ -27,14 +27,15 @@ io::BulkFile& OpenFiles::at(const std::string& path) {
   return files_.front().file;
 }
 
-ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,
-                             const std::vector<ParameterEntry>& parameters, const SavedShards& shards, int rank)
-    : base_path_(std::move(base_path)), state_(state), parameters_(parameters), rank_(rank),
-      ranks_(shards.topology().world()), elements_(shards.elements(rank)), boxes_(shards.boxes(rank)) {}
+ScatteredRank::ScatteredRank(std::string base_path, const RunState& state, const KindTensors& tensors,
+                             const SavedShards& shards, int rank)
+    : base_path_(std::move(base_path)), state_(state), all_tensors_(tensors), rank_(rank),
+      ranks_(shards.topology().world()), boxes_(shards.boxes(rank)), of_kinds_(boxes_, shards.elements(rank), tensors) {
+}
 
 std::int64_t ScatteredRank::payload_bytes() const {
   std::int64_t bytes = 0;
-  for (const auto& kind : kinds_of(state_)) bytes += elements_ * base::size_of(dtype_of(kind, state_));
+  for (const auto& kind : kinds_of(state_)) bytes += of_kinds_.elements(kind) * base::size_of(dtype_of(kind, state_));
   return bytes;
 }
 
@@ -46,7 +47,8 @@ bool ScatteredRank::keep_finished() {
     const auto bytes = base::read_file(index_file);
     if (sidecar.step != state_.step || sidecar.rank != rank_ || sidecar.ranks != ranks_ ||
         sidecar.writer != state_.writer || base::crc32c(bytes.data(), bytes.size()) != sidecar.index.crc ||
-        index_from_bytes(bytes, parameters_, index_file).boxes != boxes_ || base::file_size(file) != sidecar.file.bytes)
+        index_from_bytes(bytes, all_tensors_.parameters(), index_file).boxes != boxes_ ||
+        base::file_size(file) != sidecar.file.bytes)
       return false;
     const io::BulkFile written(file, io::BulkFile::Mode::read);
     if (io::crc32c_of(written, 0, sidecar.file.bytes) != sidecar.file.crc) return false;
@@ -64,12 +66,12 @@ std::int64_t ScatteredRank::per_block(const Kind& kind) const {
 
 void ScatteredRank::count_missing(const Kind& kind) {
   const auto each = per_block(kind);
-  const auto blocks = base::size((elements_ + each - 1) / each);
+  const auto blocks = base::size((of_kinds_.elements(kind) + each - 1) / each);
   auto& payload = payloads_[kind];
   payload.missing = std::make_unique<std::atomic<std::int32_t>[]>(blocks);
   payload.checksums.resize(blocks);
   payload.statistics.resize(blocks);
-  for (const auto& stored : boxes_)
+  for (const auto& stored : boxes(kind))
     for (auto at = stored.offset; at < stored.end();) {
       const auto end = std::min(stored.end(), (at / each + 1) * each);
       payload.missing[base::size(at / each)] += static_cast<std::int32_t>(end - at);
@@ -80,7 +82,7 @@ void ScatteredRank::count_missing(const Kind& kind) {
 
 void ScatteredRank::lay_out(WritingHands& hands) {
   remove_rank_files(base_path_);
-  file_ = std::make_unique<RankFile>(base_path_, state_, parameters_, rank_, ranks_, elements_);
+  file_ = std::make_unique<RankFile>(base_path_, state_, all_tensors_.parameters(), rank_, ranks_, of_kinds_);
   blocks_left_ = 1;  // one more, until the blocks of padding alone, which write() never completes, are done
   for (const auto& kind : kinds_of(state_)) count_missing(kind);
   for (const auto& kind : kinds_of(state_))
@@ -110,7 +112,7 @@ void ScatteredRank::write(const Kind& kind, std::int64_t at, std::int64_t count,
 void ScatteredRank::check_block(const Kind& kind, std::int64_t block, WritingHands& hands) {
   const auto dtype = dtype_of(kind, state_);
   const auto size = base::size_of(dtype), first = block * per_block(kind);
-  const auto end = std::min(elements_, first + per_block(kind));
+  const auto end = std::min(of_kinds_.elements(kind), first + per_block(kind));
   auto& file = hands.files.at(file_->path());
   const auto offset = file_->payload(kind).offset + first * size;
   file.read(offset, hands.block.data(), (end - first) * size);
@@ -118,9 +120,9 @@ void ScatteredRank::check_block(const Kind& kind, std::int64_t block, WritingHan
   auto& payload = payloads_.at(kind);
   const auto b = base::size(block);
   payload.checksums[b] = base::crc32c(hands.block.data(), base::size((end - first) * size));
-  for_each_box(boxes_, first, end, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+  for_each_box(boxes(kind), first, end, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
     Statistics sum;
-    const auto& shape = base::at(parameters_, stored.tensor).shape;
+    const auto& shape = base::at(all_tensors_.of(kind), stored.tensor).shape;
     for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
       sum.add(statistics_of(hands.block.data() + (run.at - first) * size, run.count, dtype, run.element));
     });
@@ -138,7 +140,8 @@ void ScatteredRank::finish() {
     auto& payload = payloads_.at(kind);
     file_->payload(kind).blocks = std::move(payload.checksums);
     for (const auto& of_block : payload.statistics)
-      for (const auto& [tensor, sum] : of_block) tensors_[path_of(kind, base::at(parameters_, tensor).name)].add(sum);
+      for (const auto& [tensor, sum] : of_block)
+        tensors_[path_of(kind, base::at(all_tensors_.parameters(), tensor).name)].add(sum);
   }
   io::BulkFile file(file_->path(), io::BulkFile::Mode::update);
   file_->finish(file, boxes_, tensors_);

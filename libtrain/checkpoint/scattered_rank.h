@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/base/index.h"
+#include "libtrain/checkpoint/kind_boxes.h"
 #include "libtrain/checkpoint/rank_file.h"
 #include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/tensor_statistics.h"
@@ -48,12 +49,12 @@ struct WritingHands {
 
 class ScatteredRank {
  public:
-  // `state` and `parameters` are shared by all ranks and must outlive this object.
-  ScatteredRank(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters,
-                const SavedShards& shards, int rank);
+  // `state` and `tensors` are shared by all ranks and must outlive this object.
+  ScatteredRank(std::string base_path, const RunState& state, const KindTensors& tensors, const SavedShards& shards,
+                int rank);
 
   std::int64_t payload_bytes() const;
-  const RankBoxes& boxes() const { return boxes_; }
+  const RankBoxes& boxes(const Kind& kind) const { return of_kinds_.of(kind); }
   bool is_finished() const { return finished_; }
   bool is_kept() const { return finished_ && file_ == nullptr; }  // by an earlier start: nothing more is written
   // Statistics of what was written of each tensor, once the file is finished.
@@ -82,10 +83,10 @@ class ScatteredRank {
 
   std::string base_path_;
   const RunState& state_;
-  const std::vector<ParameterEntry>& parameters_;
+  const KindTensors& all_tensors_;
   int rank_, ranks_;
-  std::int64_t elements_;
   RankBoxes boxes_;
+  KindBoxes of_kinds_;
   std::unique_ptr<RankFile> file_;
   std::map<Kind, Payload> payloads_;
   std::atomic<std::int64_t> blocks_left_{0};

@@ -44,4 +44,32 @@ std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model) {
   return all;
 }
 
+StateShape shape_of(const Kind& kind, const StoredOptimizer& optimizer) {
+  if (!kind.is_state()) return StateShape::parameter;
+  const auto found = optimizer.shapes.find(kind.name());
+  return found == optimizer.shapes.end() ? StateShape::parameter : found->second;
+}
+
+KindTensors::KindTensors(const StoredOptimizer& optimizer, const std::vector<ParameterEntry>& parameters)
+    : parameters_(&parameters) {
+  for (const auto& [name, shape] : optimizer.shapes) {
+    auto tensors = parameters;
+    for (auto& t : tensors) {
+      t.shape = plan::dims_of_state(shape, t.shape);
+      t.count = t.shape.front();
+    }
+    factored_[Kind::state(name)] = {shape, std::move(tensors)};
+  }
+}
+
+const std::vector<ParameterEntry>& KindTensors::of(const Kind& kind) const {
+  const auto found = factored_.find(kind);
+  return found == factored_.end() ? *parameters_ : found->second.tensors;
+}
+
+StateShape KindTensors::shape_of(const Kind& kind) const {
+  const auto found = factored_.find(kind);
+  return found == factored_.end() ? StateShape::parameter : found->second.shape;
+}
+
 }  // namespace trainyard::checkpoint

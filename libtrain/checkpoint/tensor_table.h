@@ -6,6 +6,7 @@
 #include "libtrain/checkpoint/run_state.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,7 +48,7 @@ std::vector<Kind> kinds_of(const RunState& state);
 bool has(const RunState& state, const Kind& kind);  // is it one of kinds_of?
 Kind exact_weights(const RunState& state);          // the weights in the highest precision: master, or else model
 
-// A logical tensor, which exists once in every kind.
+// A parameter. It has one logical tensor of every kind. The tensors of most kinds have its shape (KindTensors).
 struct ParameterEntry {
   std::string name;
   Shape shape;
@@ -57,6 +58,32 @@ struct ParameterEntry {
 };
 
 std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model);
+
+// The shape of a kind's tensors. A model and a master have that of their parameters.
+StateShape shape_of(const Kind& kind, const StoredOptimizer& optimizer);
+
+// The tensors of each kind: the parameters, with the shape and count that their tensors of the kind have. They are in
+// the order of the parameters.
+class KindTensors {
+ public:
+  // Shares `parameters`, which must outlive it.
+  KindTensors(const StoredOptimizer& optimizer, const std::vector<ParameterEntry>& parameters);
+
+  const std::vector<ParameterEntry>& parameters() const { return *parameters_; }
+  const std::vector<ParameterEntry>& of(const Kind& kind) const;
+  StateShape shape_of(const Kind& kind) const;
+
+  // The kinds whose tensors have a number for each row or column of a parameter.
+  struct Factored {
+    StateShape shape = StateShape::rows;
+    std::vector<ParameterEntry> tensors;
+  };
+  const std::map<Kind, Factored>& factored() const { return factored_; }
+
+ private:
+  const std::vector<ParameterEntry>* parameters_;
+  std::map<Kind, Factored> factored_;
+};
 
 // What a manifest says of one kind of a parameter.
 struct TensorEntry {

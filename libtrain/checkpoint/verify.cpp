@@ -25,9 +25,9 @@ struct Span {
 
 std::string Reader::tensors_in(int rank, const Kind& kind, std::int64_t first, std::int64_t count) const {
   std::vector<Span> spans;
-  for_each_box(base::at(manifest().boxes, rank), first, first + count,
+  for_each_box(boxes(kind, rank), first, first + count,
                [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                 const auto& shape = base::at(manifest().parameters, stored.tensor).shape;
+                 const auto& shape = base::at(known_->tensors.of(kind), stored.tensor).shape;
                  for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
                    const bool follows =
                        !spans.empty() && spans.back().tensor == stored.tensor && spans.back().end == run.element;
@@ -78,16 +78,14 @@ void Reader::verify_all(const Watch& watch) {
           if (dynamic_cast<const base::Unreadable*>(&e) != nullptr) ++unreadable, code = e.code();
           continue;
         }
-        for_each_box(base::at(manifest().boxes, rank), first, end,
-                     [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                       const auto& p = base::at(manifest().parameters, stored.tensor);
-                       auto& fingerprint = fingerprints[path_of(kind, p.name)];
-                       for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
-                         fingerprint +=
-                             base::fingerprint(data + (run.at - first) * size, run.count, static_cast<int>(size),
-                                               static_cast<std::uint64_t>(run.element));
-                       });
-                     });
+        for_each_box(boxes(kind, rank), first, end, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+          const auto& p = base::at(known_->tensors.of(kind), stored.tensor);
+          auto& fingerprint = fingerprints[path_of(kind, p.name)];
+          for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
+            fingerprint += base::fingerprint(data + (run.at - first) * size, run.count, static_cast<int>(size),
+                                             static_cast<std::uint64_t>(run.element));
+          });
+        });
         if (watch) watch(done, all);
       }
     }

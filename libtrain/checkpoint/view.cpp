@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/kind_boxes.h"
 #include "libtrain/checkpoint/manifest_text.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/io/bulk.h"
@@ -47,9 +48,11 @@ void describe_root(io::Hdf5File& file, const Manifest& m) {
 }  // namespace
 
 std::int64_t boxes_in_view(const Manifest& m) {
-  std::int64_t boxes = 0;
-  for (const auto& of_rank : m.boxes) boxes += static_cast<std::int64_t>(of_rank.size());
-  return boxes * static_cast<std::int64_t>(kinds_of(m.state).size());
+  std::int64_t of_parameters = 0, boxes = 0;
+  for (const auto& of_rank : m.boxes) of_parameters += std::ssize(of_rank);
+  for (const auto& kind : kinds_of(m.state))  // a state of rows or columns is one box for each parameter
+    boxes += shape_of(kind, m.state.optimizer) == StateShape::parameter ? of_parameters : std::ssize(m.parameters);
+  return boxes;
 }
 
 FileEntry write_view(const std::string& folder, const Manifest& m) {
@@ -58,14 +61,17 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
   try {
     auto file = io::Hdf5File::create(partial);
     describe_root(file, m);
-    const auto places = places_of(m.boxes, m.parameters.size());
-    for (const auto& kind : kinds_of(m.state))
+    const KindTensors tensors(m.state.optimizer, m.parameters);
+    const auto boxes = boxes_of_kinds(m, tensors);
+    for (const auto& kind : kinds_of(m.state)) {
+      const auto places = places_of(boxes, kind, m.parameters.size());
       for (std::size_t i = 0; i < m.parameters.size(); ++i) {
-        const auto& p = m.parameters[i];
+        const auto& p = tensors.of(kind)[i];
         const auto name = path_of(kind, p.name);
         file.create_virtual(name, dtype_of(kind, m.state), p.shape, parts_of(m, kind, p, places[i]));
         for (const auto& alias : p.aliases) file.set_text(name, "alias", alias);
       }
+    }
     file.close();
     base::sync_file(partial);
     base::rename_durably(partial, path);

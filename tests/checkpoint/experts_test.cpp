@@ -38,7 +38,9 @@ TEST(Experts, EveryElementIsInOneFile) {
       std::vector<checkpoint::RankBoxes> boxes;
       for (int r = 0; r < topology.world(); ++r)
         boxes.push_back(checkpoint::boxes_of_shards(model, topology, r, grid.stages()));
-      const auto places = checkpoint::places_of(boxes, parameters.size());
+      std::vector<const checkpoint::RankBoxes*> of_ranks;
+      for (const auto& of_rank : boxes) of_ranks.push_back(&of_rank);
+      const auto places = checkpoint::places_of(of_ranks, parameters.size());
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         std::vector<const checkpoint::Box*> of_tensor;
         for (const auto& place : places[i]) of_tensor.push_back(&place.stored->box);

@@ -32,7 +32,7 @@ struct Golden {
   int data, tensor;
   Boxes boxes = Boxes::of_train;
   plan::Stages stages = {};
-  const char* optimizer = plan::default_optimizer;
+  checkpoint::StoredOptimizer optimizer = {};
 
   int ranks() const { return data * tensor * stages.stages; }
   plan::Topology grid() const {
@@ -52,13 +52,30 @@ std::vector<Golden> goldens() {
           {2, GOLDEN "/checkpoint-2-gpt-shared", in_lanes(tiny(gpt())), DType::bf16, 2, 2},
           {2, GOLDEN "/checkpoint-2-gpt-stages", tiny(gpt()), DType::bf16, 2, 1, Boxes::of_train, {2, {0, 1, 3}}},
           {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2, Boxes::by_hand},
-          {2, GOLDEN "/checkpoint-2-sgd-f16", tiny(gpt()), DType::f16, 2, 1, Boxes::of_train, {}, "sgd"}};
+          {2,
+           GOLDEN "/checkpoint-2-sgd-f16",
+           tiny(gpt()),
+           DType::f16,
+           2,
+           1,
+           Boxes::of_train,
+           {},
+           checkpoint::StoredOptimizer::of(plan::optimizer_kind("sgd"))},
+          {2,
+           GOLDEN "/checkpoint-2-rows-columns",
+           in_lanes(tiny(gpt())),
+           DType::bf16,
+           2,
+           2,
+           Boxes::of_train,
+           {},
+           factored()}};
 }
 
 // The older golden checkpoints do not record tensor-parallel ranks or the model's lanes.
 checkpoint::RunState state_of(const Golden& g) {
   auto s = state(g.model, g.dtype, 3);
-  s.optimizer = checkpoint::StoredOptimizer::of(plan::optimizer_kind(g.optimizer));
+  s.optimizer = g.optimizer;
   if (g.stages.stages > 1)
     s.plan = {{"ranks", g.ranks()},
               {"pipeline", g.stages.stages},

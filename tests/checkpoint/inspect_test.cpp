@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <map>
 #include <sys/wait.h>
 
 using namespace sample;
@@ -75,6 +76,24 @@ TEST_F(Inspect, AnotherOptimizerThanAdamWIsNamed) {
   EXPECT_NE(shown.out.find("\n  optimizer   sgd: momentum\n"), std::string::npos) << shown.out;
   EXPECT_NE(shown.out.find("/optimizer/momentum/head.norm.weight"), std::string::npos) << shown.out;
   EXPECT_EQ(adamw.out.find("  optimizer "), std::string::npos) << adamw.out;
+}
+
+TEST_F(Inspect, StatesOfRowsAndColumnsHaveTheirShapes) {
+  save(run_folder + "/checkpoints", factored_state(gpt(), DType::f32, 21), 2);
+  const auto folder = run_folder + "/checkpoints/step-00000021";
+  const auto shown = run("--verify " + folder);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("\n  optimizer   factored: m, row_var of rows, column_var of columns\n"), std::string::npos)
+      << shown.out;
+  const auto j = nlohmann::json::parse(run("--json " + folder).out);
+  EXPECT_EQ(j["optimizer"]["shapes"].dump(), R"({"column_var":"columns","row_var":"rows"})");
+  std::map<std::string, std::string> shapes;
+  for (const auto& t : j["tensors"]) shapes[t["path"]] = t["shape"].dump();
+  EXPECT_EQ(shapes["/optimizer/m/layers.01.ffn.down.weight"], "[24,40]");
+  EXPECT_EQ(shapes["/optimizer/row_var/layers.01.ffn.down.weight"], "[24]");
+  EXPECT_EQ(shapes["/optimizer/column_var/layers.01.ffn.down.weight"], "[40]");
+  EXPECT_EQ(shapes["/optimizer/row_var/layers.01.ffn.up.bias"], "[40]");
+  EXPECT_EQ(shapes["/optimizer/column_var/layers.01.ffn.up.bias"], "[1]");
 }
 
 TEST_F(Inspect, ADamagedIndexIsNamed) {

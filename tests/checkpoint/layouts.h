@@ -7,6 +7,7 @@
 #include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/manifest_text.h"
 #include "libtrain/checkpoint/rank_index.h"
+#include "libtrain/io/bulk.h"
 
 #include <algorithm>
 #include <functional>
@@ -27,7 +28,18 @@ struct LayoutRank {
     shards.boxes = boxes;
     const auto parameters = checkpoint::parameters_of(s.model);
     const auto elements = boxes.empty() ? 0 : boxes.back().end() + 3;
-    for (auto kind : checkpoint::kinds_of(s.dtype)) {
+    for (auto kind : checkpoint::kinds_of(s)) {
+      if (is_factored(s.optimizer, kind)) {
+        auto& values = memory.emplace_back();
+        for (const auto& stored : boxes) {
+          if (stored.box.start != checkpoint::Dims{}) continue;
+          const auto& p = parameters[static_cast<std::size_t>(stored.tensor)];
+          const auto whole = values_of(s, kind, p.name, p.shape);
+          values.insert(values.end(), whole.begin(), whole.end());
+        }
+        shards.views[kind].push_back(base::View::of(values.data(), {std::ssize(values)}));
+        continue;
+      }
       auto& values = memory.emplace_back(static_cast<std::size_t>(elements), 0.0f);
       for (const auto& stored : boxes) {
         const auto& p = parameters[static_cast<std::size_t>(stored.tensor)];
@@ -153,6 +165,23 @@ inline void edit_index(const std::string& folder, int rank, const std::function<
   auto index = index_of(folder, rank);
   edit(index);
   replace_index(folder, rank, lying_bytes(index, bare_manifest(folder).parameters));
+}
+
+// Changes one byte of a payload of rank 1, and every checksum with it.
+inline void change_payload(const std::string& folder, checkpoint::Kind kind, std::int64_t at) {
+  const auto path = folder + "/rank-00001.h5";
+  const auto payload = checkpoint::Reader(folder).manifest().files.at("rank-00001.h5").payloads.at(path_of(kind));
+  auto bytes = slurp(path);
+  bytes[static_cast<std::size_t>(payload.offset + at)] ^= 4;
+  spit(path, bytes);
+  edit_index(folder, 1, [&](checkpoint::RankIndex& index) {
+    auto& entry = index.file.payloads.at(path_of(kind));
+    const auto block = at / trainyard::io::block_bytes, first = block * trainyard::io::block_bytes;
+    entry.blocks[static_cast<std::size_t>(block)] =
+        base::crc32c(bytes.data() + payload.offset + first,
+                     static_cast<std::size_t>(std::min(trainyard::io::block_bytes, payload.bytes - first)));
+  });
+  reseal(folder, "rank-00001.h5");
 }
 
 }  // namespace sample

@@ -100,7 +100,7 @@ TEST(Reshard, TakesForeignCutsAndOlderVersions) {
     reader.verify_all();
     for (int ranks : {1, 4}) EXPECT_EQ(differences(reader, ranks), 0) << entry.path();
   }
-  EXPECT_EQ(goldens, 7);
+  EXPECT_EQ(goldens, 8);
 }
 
 TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {

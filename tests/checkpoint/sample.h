@@ -125,6 +125,38 @@ inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dt
   return s;
 }
 
+// The states of Adafactor beside a first moment: one number for each row, and one for each column of a parameter.
+inline checkpoint::StoredOptimizer factored() {
+  using enum checkpoint::StateShape;
+  return {"factored", {"m", "row_var", "column_var"}, base::DType::f32, {{"column_var", columns}, {"row_var", rows}}};
+}
+inline checkpoint::RunState factored_state(const plan::ModelConfig& model, base::DType dtype, std::int64_t step) {
+  auto s = state(model, dtype, step);
+  s.optimizer = factored();
+  return s;
+}
+
+// The dims of a parameter's tensor of a kind: a vector has a row for each element, and one column.
+inline std::vector<std::int64_t> dims_of(const checkpoint::StoredOptimizer& optimizer, const checkpoint::Kind& kind,
+                                         const std::vector<std::int64_t>& parameter) {
+  const auto shape = optimizer.shapes.find(kind.name());
+  if (!kind.is_state() || shape == optimizer.shapes.end()) return parameter;
+  if (shape->second == checkpoint::StateShape::rows) return {parameter[0]};
+  return {parameter.size() > 1 ? parameter[1] : 1};
+}
+inline bool is_factored(const checkpoint::StoredOptimizer& optimizer, const checkpoint::Kind& kind) {
+  return kind.is_state() && optimizer.shapes.contains(kind.name());
+}
+// All values of a tensor of a kind.
+inline std::vector<float> values_of(const checkpoint::RunState& s, const checkpoint::Kind& kind,
+                                    const std::string& name, const std::vector<std::int64_t>& parameter) {
+  std::vector<float> out;
+  std::int64_t count = 1;
+  for (const auto dim : dims_of(s.optimizer, kind, parameter)) count *= dim;
+  for (std::int64_t i = 0; i < count; ++i) out.push_back(value(kind, name, i, s.dtype));
+  return out;
+}
+
 inline bool is_of_experts(const plan::FlatGroup& flat_group) { return flat_group.name.ends_with(".experts"); }
 
 // What a rank has of one of the model's flat groups. Of a layer's experts it has a run of neighbours, which this
@@ -149,6 +181,7 @@ struct HeldFlatGroup {
   std::vector<float> values;
   std::vector<int> of;  // the parameter that an element belongs to; -1: none
   std::int64_t shard = 0, first = 0;
+  std::vector<std::int64_t> begins = {};  // of each parameter, where its first element is; -1: not here
 };
 inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::Kind kind,
                                      const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank) {
@@ -160,6 +193,7 @@ inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::
     const auto& parameter = flat_group.parameters[p];
     const auto rows = parameter.stored[0], cols = parameter.stored.size() > 1 ? parameter.stored[1] : 1;
     while (held.values.size() % 16 != 0) held.values.push_back(0), held.of.push_back(-1);
+    held.begins.push_back(parameter.sharded && at > 0 ? -1 : std::ssize(held.values));
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < cols; ++c) {
         if (parameter.sharded && (parameter.sharded->dim == 0 ? r * tensor / rows : c * tensor / cols) != at) continue;
@@ -205,6 +239,18 @@ inline std::vector<float> saved_of(const HeldFlatGroup& held, const plan::FlatGr
   return out;
 }
 
+// The parameters whose first element is among what the rank saves of its shard.
+inline std::vector<plan::Parameter> begun_in(const HeldFlatGroup& held, const plan::FlatGroup& flat_group,
+                                             const plan::Topology& topology, int rank) {
+  std::vector<plan::Parameter> out;
+  for (std::size_t i = 0; i < flat_group.parameters.size(); ++i) {
+    const auto& p = flat_group.parameters[i];
+    const bool mine = rank % topology.size(plan::Axis::tensor) == 0 || is_of_experts(flat_group);
+    if (mine && held.begins[i] >= held.first && held.begins[i] < held.first + held.shard) out.push_back(p);
+  }
+  return out;
+}
+
 // The pipeline stage that has a flat group, by the group's name.
 inline int stage_of(const plan::ModelConfig& model, const plan::FlatGroup& flat_group, const plan::Stages& stages) {
   if (stages.stages == 1) return 0;
@@ -227,13 +273,20 @@ struct Rank {
     shards.ranks = topology.world();
     const auto flat_groups = plan::flat_groups(s.model);
     const int stage = rank / (topology.world() / stages.stages);
-    for (const auto& kind : checkpoint::kinds_of(s))
+    for (const auto& kind : checkpoint::kinds_of(s)) {
+      auto& views = shards.views[kind];
       for (const auto& of_model : flat_groups)
         if (stage_of(s.model, of_model, stages) == stage) {
           const auto flat_group = share_of(of_model, topology, rank);
-          shards.views[kind].push_back(view(
-              s, kind, saved_of(held_flat_group(s, kind, flat_group, topology, rank), flat_group, topology, rank)));
+          const auto held = held_flat_group(s, kind, flat_group, topology, rank);
+          if (!is_factored(s.optimizer, kind)) {
+            views.push_back(view(s, kind, saved_of(held, flat_group, topology, rank)));
+            continue;
+          }
+          for (const auto& p : begun_in(held, flat_group, topology, rank))
+            views.push_back(view(s, kind, values_of(s, kind, p.name, p.shape)));
         }
+    }
     shards.boxes = checkpoint::boxes_of_shards(s.model, topology, rank, stages);
   }
   base::View view(const checkpoint::RunState& s, checkpoint::Kind kind, const std::vector<float>& values) {
@@ -271,6 +324,11 @@ inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology
   for (const auto& kind : kinds)
     for (int r = 0; r < topology.world(); ++r)
       for (const auto& flat_group : plan::flat_groups(part_of(s.model, topology, stages, r))) {
+        if (is_factored(s.optimizer, kind)) {
+          for (const auto& p : flat_group.parameters)
+            wrong += reader.read_tensor(kind, p) != values_of(s, kind, p.name, p.shape);
+          continue;
+        }
         const auto source =
             kind == checkpoint::Kind::master && s.dtype == base::DType::f32 ? checkpoint::Kind::model : kind;
         const auto held = held_flat_group(s, source, flat_group, topology, r);

@@ -22,11 +22,12 @@ namespace {
 class Checkpoint : public ::testing::Test {
  protected:
   void SetUp() override { make(1, plan::replicas_of(2, 1)); }
-  void make(std::int64_t lanes, const plan::Topology& ranks) {
+  void make(std::int64_t lanes, const plan::Topology& ranks, const checkpoint::StoredOptimizer& optimizer = {}) {
     auto model = gpt();
     model.layers = 1, model.hidden = 8, model.heads = 2, model.kv_heads = 2, model.ffn = 16, model.vocabulary = 129,
     model.context = 8, model.lanes = lanes;
     written = state(model, base::DType::bf16, 5);
+    written.optimizer = optimizer;
     written.identity["model"] = plan::model_to_json(model);
     written.identity["model"].erase("name");
     written.identity["seed"] = written.seed;
@@ -68,8 +69,14 @@ class Checkpoint : public ::testing::Test {
     model["name"] = saved["name"];
     if (reader.state().identity.contains("model") && model != saved) return "another model";
     const auto flat_groups = plan::flat_groups(written.model);
-    for (auto kind : sample::all_kinds())
+    for (auto kind : checkpoint::kinds_of(written))
       for (std::size_t u = 0; u < flat_groups.size(); ++u) {
+        if (is_factored(written.optimizer, kind)) {
+          for (const auto& p : flat_groups[u].parameters)
+            if (reader.read_tensor(kind, p) != values_of(written, kind, p.name, p.shape))
+              return fmt::format("another value of {}", checkpoint::path_of(kind, p.name));
+          continue;
+        }
         const auto layout = plan::layout(flat_groups[u], 1);
         std::vector<float> got(static_cast<std::size_t>(layout.shard));
         reader.read_shard(kind, flat_groups[u], plan::Topology(), 0, got.data());
@@ -97,10 +104,10 @@ class Checkpoint : public ::testing::Test {
   bool version_1 = false;  // the folder is a golden one of that version
 };
 
-// Two replicas of two tensor-parallel ranks, with two lanes.
+// Two replicas of two tensor-parallel ranks, with two lanes, and states of rows and columns.
 class CheckpointOfTensorRanks : public Checkpoint {
  protected:
-  void SetUp() override { make(2, plan::replicas_of(4, 2)); }
+  void SetUp() override { make(2, plan::replicas_of(4, 2), factored()); }
 };
 
 // Releases ids of the HDF5 library, which would add up over thousands of cases.
@@ -425,6 +432,20 @@ TEST_F(CheckpointOfTensorRanks, WhatAReshardMakesOfTheirManifests) {
                    spit(folder + "/manifest.json", sealed(content));
                    reshard(folder, to, {1, {}, {}, {}});
                    return difference(to);
+                 }});
+}
+
+// The part of the manifest that says which shapes states have.
+TEST_F(CheckpointOfTensorRanks, ShapesOfStates) {
+  const auto all = nlohmann::json::parse(unsealed());
+  const auto optimizer = all["optimizer"].dump(1);
+  mutation::run({"shapes of states", [&](mutation::Random& random) { return mutation::mutate_json(optimizer, random); },
+                 [&](const std::string& content) {
+                   auto text = unsealed();
+                   const auto at = text.find("\"optimizer\": {"), end = text.find("\n },", at);
+                   text.replace(at, end + 3 - at, "\"optimizer\": " + content);
+                   spit(folder + "/manifest.json", sealed(text));
+                   return judge();
                  }});
 }
 

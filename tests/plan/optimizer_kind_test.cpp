@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <tuple>
+#include <vector>
 
 namespace trainyard::plan {
 
@@ -83,17 +85,9 @@ TEST(OptimizerKind, RegistrationsAreChecked) {
   EXPECT_THROW(register_optimizer({"tested", {{"s"}, {"t"}, {"s"}}, {}}), base::UsageError);
   EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::bf16}}, {}}), std::logic_error);
   for (const auto shape : {Shape::rows, Shape::columns})
-    EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f32, shape}}, {}}), std::logic_error);
+    EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f16, shape}}, {}}), std::logic_error);
+  EXPECT_THROW(register_optimizer({"tested", {{"r", base::DType::f32, Shape::rows}, {"m"}}, {}}), std::logic_error);
   EXPECT_THROW(optimizer_kind("tested"), base::UsageError) << "none of these was taken";
-}
-
-TEST(OptimizerKind, RowsAndColumnsHaveTheirDims) {
-  using Shape = OptimizerState::Shape;
-  EXPECT_EQ(dims_of_state(Shape::rows, {5, 3}), (std::vector<std::int64_t>{5}));
-  EXPECT_EQ(dims_of_state(Shape::columns, {5, 3}), (std::vector<std::int64_t>{3}));
-  EXPECT_EQ(dims_of_state(Shape::rows, {7}), (std::vector<std::int64_t>{7}));
-  EXPECT_EQ(dims_of_state(Shape::columns, {7}), (std::vector<std::int64_t>{1}));
-  EXPECT_EQ(dims_of_state(Shape::parameter, {5, 3}), (std::vector<std::int64_t>{5, 3}));
 }
 
 // Adafactor has two numbers of 4 bytes for each row and column, a state and a factor, and 21 whole numbers of 8 bytes
@@ -121,6 +115,25 @@ TEST(OptimizerKind, RowsAndColumnsArePlanned) {
     auto calls = adamw.traffic.front().operations;
     calls.push_back({Axis::data, "all_reduce", std::ssize(groups) + 1, 2 * 2 * (168 * all + parameters * 42 * 8) / 3});
     EXPECT_EQ(adafactor.traffic.front().operations, calls);
+  }
+}
+
+TEST(OptimizerKind, StatesMayHaveANumberForEachRowOrColumn) {
+  using Shape = OptimizerState::Shape;
+  register_optimizer(
+      {"tested_factored", {{"m"}, {"r", base::DType::f32, Shape::rows}, {"c", base::DType::f32, Shape::columns}}, {}});
+  const auto& states = optimizer_kind("tested_factored").states;
+  ASSERT_EQ(states.size(), 3u);
+  EXPECT_EQ(states[0].shape, Shape::parameter);
+  EXPECT_EQ(states[1].shape, Shape::rows);
+  EXPECT_EQ(states[2].shape, Shape::columns);
+  using Dims = std::vector<std::int64_t>;
+  for (const auto& [parameter, rows, columns] :
+       {std::tuple{Dims{5, 3}, Dims{5}, Dims{3}}, std::tuple{Dims{7}, Dims{7}, Dims{1}},
+        std::tuple{Dims{4, 2, 3}, Dims{4}, Dims{6}}}) {
+    EXPECT_EQ(dims_of_state(states[0].shape, parameter), parameter);
+    EXPECT_EQ(dims_of_state(states[1].shape, parameter), rows);
+    EXPECT_EQ(dims_of_state(states[2].shape, parameter), columns);
   }
 }
 

@@ -47,6 +47,15 @@ std::string grid_text(const checkpoint::Manifest& m) {
   return m.ranks == 1 ? "" : fmt::format(" ({})", text);
 }
 
+// The names of the states, such as "m" and "row_var of rows".
+std::vector<std::string> names_of_states(const checkpoint::StoredOptimizer& optimizer) {
+  auto names = optimizer.states;
+  for (auto& name : names)
+    if (const auto shape = optimizer.shapes.find(name); shape != optimizer.shapes.end())
+      name += fmt::format(" of {}", checkpoint::name_of(shape->second));
+  return names;
+}
+
 std::string heading(const checkpoint::Reader& reader, const Options& options) {
   const auto& s = reader.state();
   const auto& m = s.model;
@@ -67,7 +76,7 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), kept);
   if (s.optimizer != checkpoint::StoredOptimizer())
     out +=
-        fmt::format("  optimizer   {}: {}{}\n", s.optimizer.name, fmt::join(s.optimizer.states, ", "),
+        fmt::format("  optimizer   {}: {}{}\n", s.optimizer.name, fmt::join(names_of_states(s.optimizer), ", "),
                     base::is_narrow(s.optimizer.dtype) ? fmt::format(" in {}", base::name_of(s.optimizer.dtype)) : "");
   if (s.loss_scale)
     out += fmt::format("  loss scale  {}, {} since it changed or overflowed, {} until it is halved{}\n",

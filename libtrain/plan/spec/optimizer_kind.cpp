@@ -106,8 +106,11 @@ void register_optimizer(const OptimizerKind& kind) {
       throw base::UsageError(
           fmt::format("'{}' cannot be the name of a state of '{}'", base::one_line(state->name), kind.name),
           "letters, digits and '_'; each once, and not 'master'");
-    TRAINYARD_ASSERT(state->dtype == base::DType::f32 && state->shape == OptimizerState::Shape::parameter,
-                     "the state {} of {} is {} or has another shape than its parameter: that is not built", state->name,
+    TRAINYARD_ASSERT(state->shape != OptimizerState::Shape::parameter ||
+                         std::all_of(kind.states.begin(), state,
+                                     [](const auto& s) { return s.shape == OptimizerState::Shape::parameter; }),
+                     "the state {} of {} comes after states of rows and columns", state->name, kind.name);
+    TRAINYARD_ASSERT(state->dtype == base::DType::f32, "the state {} of {} is {}: that is not built", state->name,
                      kind.name, base::name_of(state->dtype));
   }
   put(optimizers(), kind);

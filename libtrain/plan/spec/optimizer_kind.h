@@ -59,8 +59,8 @@ inline constexpr double most_decay_of_bf16_states = 1 - 1.0 / 256;
 
 // The kinds by name. The library has "adamw" and those that optimizer_names lists. A later registration replaces an
 // earlier one of the same name. UsageError for a name, or a name of a state, that is empty, has other characters than
-// letters, digits and '_', or comes twice. Stores and files have f32 states of the parameter's shape: std::logic_error
-// for other kinds, which are not built. Not thread-safe: register before anything is planned.
+// letters, digits and '_', or comes twice. std::logic_error for a state that is described in another dtype than f32:
+// that is not built. Not thread-safe: register before anything is planned.
 void register_optimizer(const OptimizerKind& kind);
 // UsageError that names the nearest known kind. `states`: f32, or bf16 for states that are rounded to it after every
 // update.
