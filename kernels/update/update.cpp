@@ -26,8 +26,7 @@ template <class Rule> void require_operands(const Update& u) {
   };
   require("parameter", u.parameter);
   require("gradient", u.gradient);
-  // All alike: f32 or bf16.
-  const auto of_states = u.states[0].dtype == base::DType::bf16 ? base::DType::bf16 : base::DType::f32;
+  const auto of_states = dtype_of_states(u.states[0]);
   for (std::size_t s = 0; s < u.states.size(); ++s)
     if (s < count) require(Rule::states[s], u.states[s], of_states);
     else TRAINYARD_ASSERT(!u.states[s], "update: state {} of a rule that has {}", s + 1, count);

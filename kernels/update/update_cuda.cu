@@ -52,11 +52,6 @@ template <class Rule, class S, class W, int V> __global__ void update_kernel(Upd
   }
 }
 
-template <class Body> void with_type_of_states(Type type, const Body& body) {
-  if (type == Type::bf16) body(static_cast<b16*>(nullptr));
-  else body(static_cast<float*>(nullptr));
-}
-
 template <class Rule> const char* launch_update(const UpdateArgs<Rule>& a, void* stream) {
   bool grouped = in_groups(4, a.parameter, a.gradient, a.working);
   for (const auto& state : a.states) grouped = grouped && in_groups(4, state);

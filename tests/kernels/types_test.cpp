@@ -60,11 +60,13 @@ TEST(OperandTypes, AdamW) {
 
 TEST(OperandTypes, TrustRatio) {
   const auto f = DType::f32;
-  expect_types("update_squares",
-               {{"parameter", {4}, f}, {"m", {4}, f}, {"v", {4}, f}, {"squares", {1, 42}, DType::i64}},
-               [](auto& e, const auto& v) {
-                 kernels::add_update_squares(e, {.rule = {}, .parameter = v[0], .m = v[1], .v = v[2], .squares = v[3]});
-               });
+  for (const auto& [states, other] : {std::pair{f, DType::bf16}, std::pair{DType::bf16, f}})
+    expect_types(
+        "update_squares",
+        {{"parameter", {4}, f}, lead("m", {4}, states, {other}), {"v", {4}, states}, {"squares", {1, 42}, DType::i64}},
+        [](auto& e, const auto& v) {
+          kernels::add_update_squares(e, {.rule = {}, .parameter = v[0], .m = v[1], .v = v[2], .squares = v[3]});
+        });
   expect_types("carry_squares", {{"squares", {2, 42}, DType::i64}},
                [](auto& e, const auto& v) { kernels::carry_squares(e, v[0]); });
   expect_types("trust_ratios", {{"squares", {1, 42}, DType::i64}, {"ratios", {1}, f}},
