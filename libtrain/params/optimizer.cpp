@@ -3,6 +3,7 @@
 
 #include "kernels/cast/cast.h"
 #include "kernels/even_load/even_load.h"
+#include "kernels/muon/muon.h"
 #include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/held.h"
 
@@ -107,14 +108,9 @@ void OptimizerStates::update(GradientReduction& gradients, Weights& weights, con
     const auto& ranges = base::at(ranges_, u);
     for (const auto& [all, decayed, is_of_matrices] : ranges.optimizer) {
       if (all.first >= all.end) continue;
-      const auto range = updated(gradients, weights, u, all);
-      if (is_of_matrices)
-        kernels::muon_update(c_.compute, {.hyper = *of_matrices,
-                                          .update = range.gradient,
-                                          .parameter = range.parameter,
-                                          .working = range.working,
-                                          .decayed = decayed});
-      else apply(c_.compute, first, range, decayed);
+      auto range = updated(gradients, weights, u, all);
+      if (is_of_matrices) range.states = {};  // prepare() updated the momentum
+      apply(c_.compute, is_of_matrices ? UpdateRule(*of_matrices) : first, range, decayed);
     }
     for (const auto& [all, parameter] : ranges.even_load) {
       TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);

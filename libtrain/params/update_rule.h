@@ -1,7 +1,6 @@
 // UpdateRule: what one step does to a range of parameters, as the numbers of the optimizer's kernel.
 #pragma once
 
-#include "kernels/muon/muon.h"
 #include "kernels/update/update.h"
 
 #include <cstdint>

@@ -167,9 +167,9 @@ TEST(GpuUpdate, MuonGivesTheBitsOfTheCpu) {
             const auto gradient = place(g);
             const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
             kernels::muon_direction(place.exec(), {.hyper = h, .gradient = gradient, .m = place(m)});
-            kernels::muon_update(
+            kernels::update(
                 place.exec(),
-                {.hyper = h, .update = gradient, .parameter = place(p), .working = narrow, .decayed = decayed});
+                {.rule = h, .gradient = gradient, .parameter = place(p), .working = narrow, .decayed = decayed});
             place.fetch();
             EXPECT_EQ(p.bytes == before, finite == 0);
             Outputs out{p, g, m};
