@@ -13,10 +13,10 @@
 
 namespace trainyard::kernels {
 
-// The element types of plain arguments: those that kernels use at all.
-inline constexpr std::array types_of_kernels = {
-    std::pair{base::DType::f32, Type::f32}, std::pair{base::DType::bf16, Type::bf16},
-    std::pair{base::DType::f64, Type::f64}, std::pair{base::DType::f16, Type::f16}};
+// The element types of plain arguments, and what they are elsewhere.
+#define TRAINYARD_TYPE_OF_KERNELS(name) std::pair{base::DType::name, Type::name},
+inline constexpr std::array types_of_kernels = {TRAINYARD_KERNEL_TYPES(TRAINYARD_TYPE_OF_KERNELS)};
+#undef TRAINYARD_TYPE_OF_KERNELS
 inline Type type_of(base::DType t) {
   for (const auto& [dtype, type] : types_of_kernels)
     if (dtype == t) return type;

@@ -62,7 +62,7 @@ namespace trainyard::kernels {
   X(grouped_weight, GroupedWeightArgs)                  \
   X(column_sum, ColumnSumArgs)                          \
   X(lane_sum, LaneSumArgs)                              \
-  X(muon, MuonArgs)                                     \
+  X(muon_direction, MuonDirectionArgs)                  \
   X(newton_schulz, NewtonSchulzArgs)                    \
   X(norm_forward, NormForwardArgs)                      \
   X(norm_backward, NormBackwardArgs)                    \

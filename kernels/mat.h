@@ -9,7 +9,12 @@
 
 namespace trainyard::kernels {
 
-enum class Type : int { f32, bf16, f64, f16 };
+// X(name) of each element type of plain arguments, by the name of its base::DType: those that kernels use at all.
+#define TRAINYARD_KERNEL_TYPES(X) X(f32) X(bf16) X(f64) X(f16)
+
+#define TRAINYARD_KERNEL_TYPE(name) name,
+enum class Type : int { TRAINYARD_KERNEL_TYPES(TRAINYARD_KERNEL_TYPE) };
+#undef TRAINYARD_KERNEL_TYPE
 
 // Memory is void, or const void for a matrix to read.
 template <class Memory> struct MatOf {

@@ -1,4 +1,4 @@
-// Arguments of Muon's element-wise parts as plain data, for the compiled variants.
+// Arguments of Muon's momentum as plain data, for the compiled variants.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -7,18 +7,13 @@
 
 namespace trainyard::kernels {
 
-// Momentum has `gradient` and `m`, the step has `update`, `parameter` and perhaps `working`.
-struct MuonArgs {
+struct MuonDirectionArgs {
   Mat gradient, m;
-  ConstMat update;
-  Mat parameter, working;
-  float learning_rate, momentum, weight_decay, scale;
+  float momentum, scale;
   bool nesterov = false;
   int threads = 1;
-  int ranges = 0;  // GPU: weight_decay applies to elements [first, end) of each; the CPU gets a call for each range
-  std::int64_t first[16] = {}, end[16] = {};
   const StepNumbers* numbers = nullptr;  // GPU: gives the scale; nothing changes if its `finite` is 0
 };
-TRAINYARD_CPU_KERNEL(void, muon_cpu, (const MuonArgs& args))
+TRAINYARD_CPU_KERNEL(void, muon_direction_cpu, (const MuonDirectionArgs& args))
 
 }  // namespace trainyard::kernels

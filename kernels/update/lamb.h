@@ -6,6 +6,7 @@
 namespace trainyard::kernels {
 
 // An update has three passes, because the rate depends on all of a parameter. Each operation is rounded on its own.
+// States in bf16 are rounded after the first pass; the other passes read the rounded states, so both have the same u.
 // LambMoments: s1 = float(1 - beta1), s2 = float(1 - beta2):
 //   g = gradient * gradient_scale
 //   m = beta1 * m + s1 * g             (two products, one sum)

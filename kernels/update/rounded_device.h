@@ -1,4 +1,5 @@
-// RoundedFloat: f32 as a rule's sequence wants it (kernels/update/rule.h), on a GPU. Included by *_cuda.cu.
+// RoundedFloat: f32 as a rule's sequence wants it (kernels/update/rule.h), on a GPU; and the types of states. Included
+// by *_cuda.cu.
 #pragma once
 
 #include "kernels/gpu_device.h"
@@ -19,6 +20,12 @@ struct RoundedFloat {
   friend __device__ bool operator>(RoundedFloat a, RoundedFloat b) { return a.v > b.v; }
   friend __device__ RoundedFloat root(RoundedFloat a) { return RoundedFloat(__fsqrt_rn(a.v)); }
 };
+
+// Calls body(S*) with a null pointer of the type of states.
+template <class Body> inline void with_type_of_states(Type type, const Body& body) {
+  if (type == Type::bf16) body(static_cast<b16*>(nullptr));
+  else body(static_cast<float*>(nullptr));
+}
 
 }  // namespace
 }  // namespace trainyard::kernels

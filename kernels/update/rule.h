@@ -25,16 +25,20 @@ struct UpdateStep {
 
   // What a rule writes. A rule of one pass of several says so by a member of this name.
   static constexpr UpdateWrites writes = UpdateWrites::all;
+  // Whether the gradient is multiplied by the scale. A rule whose gradient has its size already says false.
+  static constexpr bool scales_gradient = true;
 };
 
-// At most this many states belong to an element.
+// At most this many states belong to an element. A rule without any has an array with one place, which nothing uses,
+// because no array has none.
 inline constexpr int most_states = 3;
+template <int count> inline constexpr int places_of_states = count > 0 ? count : 1;
 
 // One element before and after the sequence of a rule. F is f32 whose operations are each rounded on their own, on
 // every device: + - * /, root() and comparisons; f32 converts to it.
 template <class F, int count> struct UpdatedElement {
-  F gradient;  // times the scale
-  F parameter, states[count];
+  F gradient;  // times the scale, if the rule scales it
+  F parameter, states[places_of_states<count>];
   F rate;   // the learning rate
   F decay;  // weight decay, or 0 where none applies
 };

@@ -4,6 +4,7 @@
 #include "kernels/update/adamw.h"
 #include "kernels/update/lamb.h"
 #include "kernels/update/lion.h"
+#include "kernels/update/muon.h"
 #include "kernels/update/sgd.h"
 
 #include <variant>
@@ -17,8 +18,9 @@ namespace trainyard::kernels {
   X(update_lamb, UpdateArgs<Lamb>)                \
   X(update_lamb_moments, UpdateArgs<LambMoments>) \
   X(update_lion, UpdateArgs<Lion>)                \
+  X(update_muon, UpdateArgs<Muon>)                \
   X(update_sgd, UpdateArgs<Sgd>)
 
-using UpdateRule = std::variant<AdamW, Lamb, LambMoments, Lion, Sgd>;
+using UpdateRule = std::variant<AdamW, Lamb, LambMoments, Lion, Muon, Sgd>;
 
 }  // namespace trainyard::kernels

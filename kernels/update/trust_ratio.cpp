@@ -4,6 +4,7 @@
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/update/trust_ratio_args.h"
+#include "kernels/update/update.h"
 
 #include <algorithm>
 
@@ -27,19 +28,23 @@ void carry_rows(std::int64_t* squares, std::int64_t rows) {
 }  // namespace
 
 void add_update_squares(tensor::Exec& exec, const UpdateSquares& u) {
-  for (const auto& x : {NamedView{"parameter", u.parameter}, NamedView{"m", u.m}, NamedView{"v", u.v}}) {
-    require_type(x.view, base::DType::f32, "update_squares", x.name);
-    TRAINYARD_ASSERT(x.view.count() == u.parameter.count() && x.view.dense(),
-                     "update_squares: {} of {} elements for {}", x.name, x.view.count(), u.parameter.count());
-  }
+  const auto require = [&](const char* name, const base::ConstView& view, base::DType type) {
+    require_type(view, type, "update_squares", name);
+    TRAINYARD_ASSERT(view.count() == u.parameter.count() && view.dense(), "update_squares: {} of {} elements for {}",
+                     name, view.count(), u.parameter.count());
+  };
+  require("parameter", u.parameter, base::DType::f32);
+  require("m", u.m, dtype_of_states(u.m));
+  require("v", u.v, dtype_of_states(u.m));
   require_rows_of_squares(u.squares, "update_squares");
   TRAINYARD_ASSERT(u.squares.count() == squares_of_update, "update_squares: {} digits", u.squares.count());
   auto* squares = u.squares.ptr<std::int64_t>();
   for (std::int64_t from = 0; from < u.parameter.count(); from += most_squares) {
-    const UpdateSquaresArgs a{.parameter = u.parameter.ptr<float>() + from,
-                              .m = u.m.ptr<float>() + from,
-                              .v = u.v.ptr<float>() + from,
-                              .n = std::min(most_squares, u.parameter.count() - from),
+    const auto n = std::min(most_squares, u.parameter.count() - from);
+    const UpdateSquaresArgs a{.parameter = mat(u.parameter.elements(from, n)),
+                              .m = mat(u.m.elements(from, n)),
+                              .v = mat(u.v.elements(from, n)),
+                              .n = n,
                               .sequence = u.rule.sequence(),
                               .weight_decay = u.decays ? u.rule.weight_decay : 0,
                               .squares = squares,

@@ -11,7 +11,8 @@
 namespace trainyard::kernels {
 
 struct UpdateSquaresArgs {
-  const float *parameter = nullptr, *m = nullptr, *v = nullptr;
+  ConstMat parameter;  // f32
+  ConstMat m, v;       // both f32 or both bf16
   std::int64_t n = 0;  // at most 2^30
   LambSequence sequence = {};
   float weight_decay = 0;

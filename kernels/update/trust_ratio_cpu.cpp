@@ -10,21 +10,30 @@ namespace {
 constexpr int64_t squared_block = 4096;
 
 // A function of its own, so that the element of each lane stays in registers.
-[[gnu::always_inline]] inline float update_of_element(const UpdateSquaresArgs& a, int64_t i) {
+[[gnu::always_inline]] inline float update_of_element(const UpdateSquaresArgs& a, float p, float m, float v) {
   using F = RoundedFloat;
   UpdatedElement<F, 2> e;
-  e.parameter = F(a.parameter[i]);
-  e.states[0] = F(a.m[i]), e.states[1] = F(a.v[i]);
+  e.parameter = F(p);
+  e.states[0] = F(m), e.states[1] = F(v);
   e.decay = F(a.weight_decay);
   return a.sequence.update_of(e).v;
 }
 
+// A block of a state in f32: in place, or widened into `wide`.
+const float* block_of_state(const ConstMat& state, int64_t from, int64_t n, float* wide) {
+  if (state.type != Type::bf16) return state.ptr<float>() + from;
+  widen_row(wide, state.ptr<b16>() + from, n);
+  return wide;
+}
+
 void add_block_of_updates(const UpdateSquaresArgs& all, int64_t from, int64_t n, int64_t* sums) {
   const auto a = all;
-  float updates[squared_block];
+  float updates[squared_block], wide_m[squared_block], wide_v[squared_block];
+  const float *p = a.parameter.ptr<float>() + from, *m = block_of_state(a.m, from, n, wide_m),
+              *v = block_of_state(a.v, from, n, wide_v);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) updates[i] = update_of_element(a, from + i);
-  add_square_block(a.parameter + from, n, sums);
+  for (int64_t i = 0; i < n; ++i) updates[i] = update_of_element(a, p[i], m[i], v[i]);
+  add_square_block(p, n, sums);
   add_square_block(updates, n, sums + square_sum_limbs);
 }
 

@@ -19,24 +19,28 @@ __device__ __forceinline__ float update_of_element(const UpdateSquaresArgs& a, f
   return a.sequence.update_of(e).v;
 }
 
-template <int V> __global__ void __launch_bounds__(row_threads) update_squares_kernel(UpdateSquaresArgs a) {
+// S is the type of the states. Each thread takes V neighbouring elements at a time.
+template <class S, int V> __global__ void __launch_bounds__(row_threads) update_squares_kernel(UpdateSquaresArgs a) {
   __shared__ Limb sums[2 * square_sum_limbs];
   if (threadIdx.x < 2 * square_sum_limbs) sums[threadIdx.x] = 0;
   __syncthreads();
+  const auto* parameters = a.parameter.ptr<float>();
+  const auto *first = a.m.ptr<S>(), *second = a.v.ptr<S>();
   SquareWindow of_parameter, of_update;
   Limb* const updates = sums + square_sum_limbs;
   TRAINYARD_EACH(group, a.n / V) {
-    const auto p = vec_at<V>(a.parameter + group * V), m = vec_at<V>(a.m + group * V), v = vec_at<V>(a.v + group * V);
+    const auto p = vec_at<V>(parameters + group * V);
+    const auto m = vec_at<V>(first + group * V), v = vec_at<V>(second + group * V);
 #pragma unroll
     for (int k = 0; k < V; ++k) {
       of_parameter.add(p.v[k], sums);
-      of_update.add(update_of_element(a, p.v[k], m.v[k], v.v[k]), updates);
+      of_update.add(update_of_element(a, p.v[k], widen(m.v[k]), widen(v.v[k])), updates);
     }
   }
   if (blockIdx.x == 0 && threadIdx.x < a.n % V) {
     const std::int64_t i = a.n - 1 - threadIdx.x;
-    of_parameter.add(a.parameter[i], sums);
-    of_update.add(update_of_element(a, a.parameter[i], a.m[i], a.v[i]), updates);
+    of_parameter.add(parameters[i], sums);
+    of_update.add(update_of_element(a, parameters[i], widen(first[i]), widen(second[i])), updates);
   }
   of_parameter.flush_warp(sums);
   of_update.flush_warp(updates);
@@ -56,15 +60,17 @@ __global__ void update_ratios_kernel(TrustRatiosArgs a) {
 }  // namespace
 
 const char* gpu::update_squares(const UpdateSquaresArgs& a, void* stream) {
-  constexpr int V = vector_of<float>;
-  constexpr auto one = update_squares_kernel<1>, many = update_squares_kernel<V>;
-  const auto address = reinterpret_cast<std::uintptr_t>(a.parameter) | reinterpret_cast<std::uintptr_t>(a.m) |
-                       reinterpret_cast<std::uintptr_t>(a.v);
-  const bool grouped = address % sizeof(Vec<float, V>) == 0;
-  const auto kernel = grouped ? many : one;
-  // Few enough blocks to be on the device together, so that the work at the end of each block stays small.
-  const auto blocks = std::min(blocks_for(grouped ? a.n / V : a.n), 1024u);
-  TRAINYARD_LAUNCH(kernel, true, blocks, row_threads, stream, a);
+  with_type_of_states(a.m.type, [&]<class S>(S*) {
+    constexpr int V = vector_of<float>;
+    constexpr auto one = update_squares_kernel<S, 1>, many = update_squares_kernel<S, V>;
+    const auto states = reinterpret_cast<std::uintptr_t>(a.m.data) | reinterpret_cast<std::uintptr_t>(a.v.data);
+    const bool grouped = reinterpret_cast<std::uintptr_t>(a.parameter.data) % sizeof(Vec<float, V>) == 0 &&
+                         states % sizeof(Vec<S, V>) == 0;
+    const auto kernel = grouped ? many : one;
+    // Few enough blocks to be on the device together, so that the work at the end of each block stays small.
+    const auto blocks = std::min(blocks_for(grouped ? a.n / V : a.n), 1024u);
+    TRAINYARD_LAUNCH(kernel, true, blocks, row_threads, stream, a);
+  });
   return launch_failure();
 }
 

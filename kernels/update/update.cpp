@@ -4,6 +4,7 @@
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/update/update_args.h"
+#include "libtrain/base/index.h"
 
 namespace trainyard::kernels {
 
@@ -18,7 +19,7 @@ TRAINYARD_UPDATE_RULES(TRAINYARD_UPDATE_CALLS)
 #undef TRAINYARD_UPDATE_CALLS
 
 template <class Rule> void require_operands(const Update& u) {
-  constexpr auto count = std::size(Rule::states);
+  const std::span<const char* const> names(Rule::states);
   const auto require = [&](const char* name, const base::ConstView& view, base::DType type = base::DType::f32) {
     require_type(view, type, "update", name);
     TRAINYARD_ASSERT(view.count() == u.parameter.count() && view.dense(), "update: {} of {} elements for {}", name,
@@ -26,11 +27,10 @@ template <class Rule> void require_operands(const Update& u) {
   };
   require("parameter", u.parameter);
   require("gradient", u.gradient);
-  // All alike: f32 or bf16.
-  const auto of_states = u.states[0].dtype == base::DType::bf16 ? base::DType::bf16 : base::DType::f32;
+  const auto of_states = dtype_of_states(u.states[0]);
   for (std::size_t s = 0; s < u.states.size(); ++s)
-    if (s < count) require(Rule::states[s], u.states[s], of_states);
-    else TRAINYARD_ASSERT(!u.states[s], "update: state {} of a rule that has {}", s + 1, count);
+    if (s < names.size()) require(names[s], u.states[s], of_states);
+    else TRAINYARD_ASSERT(!u.states[s], "update: state {} of a rule that has {}", s + 1, names.size());
   require_types(u.working, narrow_types, "update", "working");
   TRAINYARD_ASSERT(!u.working || u.working.count() == u.parameter.count(), "working copy of {} elements",
                    u.working.count());
@@ -41,7 +41,7 @@ template <class Rule> UpdateArgs<Rule> arguments(const Rule& rule, const Update&
   a.parameter = mat(u.parameter), a.gradient = mat(u.gradient), a.working = mat(u.working);
   a.sequence = rule.sequence();
   a.learning_rate = rule.learning_rate, a.weight_decay = rule.weight_decay, a.scale = rule.gradient_scale;
-  for (std::size_t s = 0; s < std::size(Rule::states); ++s) a.states[s] = mat(u.states[s]);
+  for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) a.states[s] = mat(base::at(u.states, s));
   return a;
 }
 

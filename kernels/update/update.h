@@ -30,4 +30,9 @@ struct Update {
 };
 void update(tensor::Exec& exec, const Update& update);
 
+// What all states of an update must be, by the first: bf16 or f32.
+inline base::DType dtype_of_states(const base::ConstView& first) {
+  return first.dtype == base::DType::bf16 ? base::DType::bf16 : base::DType::f32;
+}
+
 }  // namespace trainyard::kernels

@@ -15,10 +15,11 @@ template <class Rule> struct UpdateArgs {
   static_assert(states_of_rule <= most_states);
   static constexpr bool writes_states = Rule::writes != UpdateWrites::parameter;
   static constexpr bool writes_parameter = Rule::writes != UpdateWrites::states;
+  static constexpr bool scales_gradient = Rule::scales_gradient;
 
   Mat parameter;
   ConstMat gradient;
-  Mat states[states_of_rule], working;
+  Mat states[places_of_states<states_of_rule>], working;
   typename Rule::Sequence sequence = {};
   float learning_rate = 0, weight_decay = 0, scale = 1;
   int threads = 1;

@@ -16,7 +16,7 @@ template <class Rule>
   constexpr int count = UpdateArgs<Rule>::states_of_rule;
   using F = RoundedFloat;
   UpdatedElement<F, count> e;
-  e.gradient = F(gradient[i]) * F(a.scale);
+  e.gradient = UpdateArgs<Rule>::scales_gradient ? F(gradient[i]) * F(a.scale) : F(gradient[i]);
   e.parameter = F(p[i]);
   for (int s = 0; s < count; ++s) e.states[s] = F(states[s][i - first]);
   e.rate = F(a.learning_rate);
@@ -52,14 +52,18 @@ template <class Rule> void update_with_narrow_states(const UpdateArgs<Rule>& a, 
   }
 }
 
-template <class Rule> void update_block(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
-  if (a.states[0].type == Type::bf16) {
-    update_with_narrow_states(a, from, to);
-  } else {
+template <class Rule> void update_with_states(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
+  if constexpr (UpdateArgs<Rule>::states_of_rule == 0) return update_elements(a, nullptr, 0, from, to);
+  else if (a.states[0].type == Type::bf16) return update_with_narrow_states(a, from, to);
+  else {
     float* states[UpdateArgs<Rule>::states_of_rule];
     for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) states[s] = a.states[s].template ptr<float>();
     update_elements(a, states, 0, from, to);
   }
+}
+
+template <class Rule> void update_block(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
+  update_with_states(a, from, to);
   if (a.working.empty() || !UpdateArgs<Rule>::writes_parameter) return;
   const float* p = a.parameter.template ptr<float>();
   with_narrow_type(a.working.type,

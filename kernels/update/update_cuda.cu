@@ -20,7 +20,7 @@ template <class Rule, class S, class W, int V> __global__ void update_kernel(Upd
     const std::int64_t at = group * V;
     const auto gradient = vec_at<V>(gradients + at);
     auto p = vec_at<V>(parameters + at);
-    Vec<S, V> states[count];
+    Vec<S, V> states[places_of_states<count>];
 #pragma unroll
     for (int s = 0; s < count; ++s) states[s] = vec_at<V>(static_cast<const S*>(a.states[s].data) + at);
     Vec<W, V> narrow;
@@ -30,7 +30,7 @@ template <class Rule, class S, class W, int V> __global__ void update_kernel(Upd
       e.decay = F(0);
       for (int r = 0; r < a.ranges; ++r)
         if (at + k >= a.first[r] && at + k < a.end[r]) e.decay = F(a.weight_decay);
-      e.gradient = F(gradient.v[k]) * F(scale);
+      e.gradient = UpdateArgs<Rule>::scales_gradient ? F(gradient.v[k]) * F(scale) : F(gradient.v[k]);
       e.parameter = F(p.v[k]);
 #pragma unroll
       for (int s = 0; s < count; ++s) e.states[s] = F(widen(states[s].v[k]));
@@ -50,11 +50,6 @@ template <class Rule, class S, class W, int V> __global__ void update_kernel(Upd
       if (working != nullptr) put_vec(working + at, narrow);
     }
   }
-}
-
-template <class Body> void with_type_of_states(Type type, const Body& body) {
-  if (type == Type::bf16) body(static_cast<b16*>(nullptr));
-  else body(static_cast<float*>(nullptr));
 }
 
 template <class Rule> const char* launch_update(const UpdateArgs<Rule>& a, void* stream) {

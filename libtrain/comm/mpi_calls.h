@@ -19,17 +19,17 @@ inline void check_mpi(int code, const char* call) {
 }
 
 inline MPI_Datatype mpi_type(base::DType t) {
+  // MPI does not know narrow types. Only the operations of narrow_op read these.
+  if (base::is_narrow(t)) return base::size_of(t) == 1 ? MPI_UINT8_T : MPI_UINT16_T;
   switch (t) {
     case base::DType::f32: return MPI_FLOAT;
     case base::DType::f64: return MPI_DOUBLE;
     case base::DType::i32: return MPI_INT32_T;
     case base::DType::i64: return MPI_INT64_T;
     case base::DType::u64: return MPI_UINT64_T;
-    case base::DType::bf16:
-    case base::DType::f16: return MPI_UINT16_T;  // only for the operations of narrow_op
     default:
       throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)),
-                              "reduce f32, f64, bf16, f16, i32, i64 or u64");
+                              "reduce i32, i64, u64 or a type that kernels compute in");
   }
 }
 

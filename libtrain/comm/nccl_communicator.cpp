@@ -29,17 +29,9 @@ const nccl::Library& require_library() {
 }
 
 nccl::Type type_of(base::DType t) {
-  switch (t) {
-    case base::DType::f32: return nccl::f32;
-    case base::DType::f64: return nccl::f64;
-    case base::DType::bf16: return nccl::bf16;
-    case base::DType::f16: return nccl::f16;
-    case base::DType::i32: return nccl::i32;
-    case base::DType::i64: return nccl::i64;
-    case base::DType::u64: return nccl::u64;
-    case base::DType::u8: return nccl::u8;
-    default: throw base::Unsupported(fmt::format("NCCL does not add {}", base::name_of(t)), "use f32");
-  }
+  for (const auto& [dtype, type] : nccl::types)
+    if (dtype == t) return type;
+  throw base::Unsupported(fmt::format("NCCL does not add {}", base::name_of(t)), "use f32");
 }
 
 nccl::Op nccl_op(Reduction op) {

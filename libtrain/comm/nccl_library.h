@@ -2,8 +2,12 @@
 // are as in nccl.h (2.x).
 #pragma once
 
+#include "libtrain/base/dtype.h"
+
+#include <array>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 namespace trainyard::comm::nccl {
 
@@ -13,6 +17,10 @@ struct UniqueId {
 };
 enum Result : int { success = 0, remote_error = 6, in_progress = 7 };
 enum Type : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, u64 = 5, f16 = 6, f32 = 7, f64 = 8, bf16 = 9 };
+inline constexpr std::array types = {std::pair{base::DType::f32, f32},   std::pair{base::DType::f64, f64},
+                                     std::pair{base::DType::bf16, bf16}, std::pair{base::DType::f16, f16},
+                                     std::pair{base::DType::i32, i32},   std::pair{base::DType::i64, i64},
+                                     std::pair{base::DType::u64, u64},   std::pair{base::DType::u8, u8}};
 enum Op : int { sum = 0, max = 2, min = 3 };
 using Stream = void*;
 

@@ -116,7 +116,7 @@ void combine_bytes(char* into, const char* from, std::int64_t n, base::DType dty
 void require_reducible(base::DType t) {
   if (t == base::DType::u8 || t == base::DType::u16 || t == base::DType::u32)
     throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)),
-                            "reduce f32, f64, bf16, f16, i32, i64 or u64");
+                            "reduce i32, i64, u64 or a type that kernels compute in");
 }
 
 class ThreadsCommunicator : public Communicator {

@@ -31,7 +31,9 @@ herr_t best_description(unsigned n, const H5E_error2_t* error, void* out) {
   return 0;
 }
 
+// The type itself, or that from which type_of makes a narrow one.
 hid_t standard_type(base::DType dtype) {
+  if (base::is_narrow(dtype)) return H5T_IEEE_F32LE;
   switch (dtype) {
     case base::DType::f32: return H5T_IEEE_F32LE;
     case base::DType::f64: return H5T_IEEE_F64LE;
@@ -41,10 +43,8 @@ hid_t standard_type(base::DType dtype) {
     case base::DType::u16: return H5T_STD_U16LE;
     case base::DType::u32: return H5T_STD_U32LE;
     case base::DType::u64: return H5T_STD_U64LE;
-    case base::DType::bf16:
-    case base::DType::f16: return H5T_IEEE_F32LE;  // narrowed by type_of
+    default: return -1;
   }
-  return -1;
 }
 
 }  // namespace
@@ -125,10 +125,11 @@ bool is_yes(int answer, const std::string& path, const std::string& what) {
 Id type_of(base::DType dtype) {
   Id type(H5Tcopy(standard_type(dtype)), [](std::int64_t id) { return H5Tclose(id); });
   if (base::is_narrow(dtype)) {  // a sign, then exponent and stored digits
-    const auto digits = base::size(base::traits_of(dtype).digits - 1), exponent = 15 - digits;
-    H5Tset_fields(type.get(), 15, digits, exponent, 0, digits);
-    H5Tset_precision(type.get(), 16);
-    H5Tset_size(type.get(), 2);
+    const auto bytes = base::size(base::size_of(dtype)), digits = base::size(base::traits_of(dtype).digits - 1),
+               exponent = 8 * bytes - 1 - digits;
+    H5Tset_fields(type.get(), 8 * bytes - 1, digits, exponent, 0, digits);
+    H5Tset_precision(type.get(), 8 * bytes);
+    H5Tset_size(type.get(), bytes);
     H5Tset_ebias(type.get(), (std::size_t{1} << (exponent - 1)) - 1);
   }
   return type;

@@ -4,7 +4,6 @@
 #include "kernels/cast/cast.h"
 #include "kernels/newton_schulz/newton_schulz.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/index.h"
 #include "libtrain/comm/segments.h"
 #include "libtrain/plan/blocks/held.h"
 
@@ -15,16 +14,20 @@ namespace trainyard::params {
 
 using Kind = comm::Transfer::Kind;
 
-std::vector<std::pair<std::int64_t, std::int64_t>> MatrixUpdates::ranges(int u) const {
+MatrixUpdates::MatrixUpdates(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.topology) {
+  for (int u = 0; u < c.flat_groups(); ++u) ranges_.push_back(ranges_of(u));
+}
+
+std::vector<kernels::Range> MatrixUpdates::ranges_of(int u) const {
   const auto& layout = c_.layout(u);
   const auto begin = c_.group(u).rank() * layout.shard;
-  std::vector<std::pair<std::int64_t, std::int64_t>> out;
+  std::vector<kernels::Range> out;
   bool joins = false;
   for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
     const auto& group = c_.flat_group(u);
     const bool matrix = plan::is_hidden_matrix(group, group.parameters[held.parameter]);
-    if (matrix && joins) out.back().second = held.at + held.count;
-    else if (matrix) out.emplace_back(held.at, held.at + held.count);
+    if (matrix && joins) out.back().end = held.at + held.count;
+    else if (matrix) out.push_back({held.at, held.at + held.count});
     joins = matrix;
   }
   return out;

@@ -1,9 +1,12 @@
 // MatrixUpdates: gathers each hidden matrix to its owner, who orthogonalises it, and sends the results back.
 #pragma once
 
+#include "kernels/decayed_ranges.h"
+#include "libtrain/base/index.h"
 #include "libtrain/params/gradients.h"
 #include "libtrain/plan/cost/matrix_updates.h"
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,11 +16,11 @@ namespace trainyard::params {
 // sent follow from plan::MatrixUpdates. All memory is scratch of the compute Exec.
 class MatrixUpdates {
  public:
-  explicit MatrixUpdates(StoreContext& context) : c_(context), plan_(context.set.table, context.shape.topology) {}
+  explicit MatrixUpdates(StoreContext& context);
 
   // The elements of a rank's shard of a flat group that lie in hidden matrices, ascending; neighbours are joined over
   // the gap between them, where everything is zero.
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(int flat_group) const;
+  std::span<const kernels::Range> ranges(int flat_group) const { return base::at(ranges_, flat_group); }
 
   // The shards of gradients hold the directions of hidden matrices. Afterwards they hold the update, the orthogonalised
   // direction times 0.2 sqrt(max(rows, columns)), whatever the ranks. Such an update has the root mean square of a
@@ -38,6 +41,7 @@ class MatrixUpdates {
     std::vector<std::pair<base::View, base::View>> here;  // from a gradient to the own matrix
     std::vector<Job> jobs;
   };
+  std::vector<kernels::Range> ranges_of(int flat_group) const;
   Moves moves(GradientReduction& gradients);
   void add(Moves& moves, const plan::DealtMatrix& matrix, GradientReduction& gradients);
   void exchange(const Moves& moves, bool to_owners);
@@ -47,6 +51,7 @@ class MatrixUpdates {
 
   StoreContext& c_;
   plan::MatrixUpdates plan_;
+  std::vector<std::vector<kernels::Range>> ranges_;  // per flat group
 };
 
 }  // namespace trainyard::params

@@ -3,6 +3,7 @@
 
 #include "kernels/cast/cast.h"
 #include "kernels/even_load/even_load.h"
+#include "kernels/muon/muon.h"
 #include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/held.h"
 
@@ -121,14 +122,9 @@ void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weig
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& [all, decayed, is_of_matrices] : base::at(ranges_, u).optimizer) {
       if (all.first >= all.end) continue;
-      const auto range = updated(gradients, weights, u, all);
-      if (is_of_matrices)
-        kernels::muon_update(c_.compute, {.hyper = *rules.matrices,
-                                          .update = range.gradient,
-                                          .parameter = range.parameter,
-                                          .working = range.working,
-                                          .decayed = decayed});
-      else apply(c_.compute, *rules.elements, range, decayed);
+      auto range = updated(gradients, weights, u, all);
+      if (is_of_matrices) range.states = {};  // prepare() updated the momentum
+      apply(c_.compute, is_of_matrices ? UpdateRule(*rules.matrices) : *rules.elements, range, decayed);
     }
 }
 

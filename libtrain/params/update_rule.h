@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernels/adafactor/adafactor.h"
-#include "kernels/muon/muon.h"
 #include "kernels/update/update.h"
 
 #include <cstdint>

@@ -57,7 +57,7 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("gathered-layers", p.gathered_layers, ranges::gathered_layers);
   range("sequence", p.sequence, ranges::sequence);
   range("device-memory", p.device_memory, base::Range<std::int64_t>{0, base::most_bytes});
-  if (base::is_narrow(p.moment_dtype) && optimizer_kind(p.optimizer).has_parameter_norms())
+  if (base::is_narrow(p.moment_dtype) && optimizer_kind(p.optimizer).has_factored_states())
     out.push_back({base::text("$optimizer {} keeps its states in f32", p.optimizer),
                    base::text("$moment-dtype f32, or another $optimizer")});
   return out;

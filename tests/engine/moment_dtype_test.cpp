@@ -20,7 +20,7 @@ engine::RunConfig narrow_run(const SmallRun& runs, const std::string& optimizer,
 
 TEST(MomentDtype, HasTheSameBitsOnEveryLayout) {
   SmallRun runs;
-  for (const char* optimizer : {"adamw", "sgd", "muon"})
+  for (const char* optimizer : {"adamw", "lamb", "sgd", "muon"})
     for (const char* dtype : {"f32", "bf16"}) {
       const auto alone = narrow_run(runs, optimizer, std::string("alone-") + dtype);
       const auto result = runs.run(alone, {1, 0, 1, dtype});
@@ -46,13 +46,15 @@ TEST(MomentDtype, HasTheSameBitsOnEveryLayout) {
 // A resume rounds the states of an f32 run, and goes on in f32 from rounded ones. Without a change it is the same run.
 TEST(MomentDtype, MayChangeAtAResume) {
   SmallRun runs;
-  const auto whole = narrow_run(runs, "adamw", "whole");
-  const auto expected = runs.bits(whole, runs.run(whole, {1, 0, 1}));
-  auto c = narrow_run(runs, "adamw", "stopped");
-  c.stop_after = 7;
-  runs.run(c, {3, 2, 1});
-  c.stop_after = 0;
-  EXPECT_EQ(runs.bits(c, runs.run(c, {2, 3, 1})), expected);
+  for (const char* optimizer : {"adamw", "lamb"}) {
+    const auto whole = narrow_run(runs, optimizer, "whole");
+    const auto expected = runs.bits(whole, runs.run(whole, {1, 0, 1}));
+    auto c = narrow_run(runs, optimizer, "stopped");
+    c.stop_after = 7;
+    runs.run(c, {3, 2, 1});
+    c.stop_after = 0;
+    EXPECT_EQ(runs.bits(c, runs.run(c, {2, 3, 1})), expected) << optimizer;
+  }
 
   auto changed = narrow_run(runs, "adamw", "changed");
   changed.moment_dtype = base::DType::f32, changed.stop_after = 7;

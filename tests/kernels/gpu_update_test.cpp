@@ -73,10 +73,10 @@ TEST(GpuUpdate, LionGivesTheBitsOfTheCpu) {
 
 // All passes. The parts of the parameter are odd, so that one of them takes no whole vectors. Another row is zero.
 TEST(GpuUpdate, LambGivesTheBitsOfTheCpu) {
-  for (const int finite : {1, 0})
+  for (const auto& [states, finite] : {std::pair{DType::f32, 1}, {DType::f32, 0}, {DType::bf16, 1}, {DType::bf16, 0}})
     compare(
-        [finite](Place& place, DType t) {
-          MatrixBuffer p(DType::f32, 1, 1003), g(DType::f32, 1, 1003), m(DType::f32, 1, 1003), v(DType::f32, 1, 1003),
+        [states = states, finite = finite](Place& place, DType t) {
+          MatrixBuffer p(DType::f32, 1, 1003), g(DType::f32, 1, 1003), m(states, 1, 1003), v(states, 1, 1003),
               working(base::is_narrow(t) ? t : DType::bf16, 1, 1003), ratios(DType::f32, 1, 2),
               digits(DType::f64, 1, 84);
           p.fill(1), g.fill(2), m.fill(3), v.fill(4), working.fill(5);
@@ -167,9 +167,9 @@ TEST(GpuUpdate, MuonGivesTheBitsOfTheCpu) {
             const auto gradient = place(g);
             const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
             kernels::muon_direction(place.exec(), {.hyper = h, .gradient = gradient, .m = place(m)});
-            kernels::muon_update(
+            kernels::update(
                 place.exec(),
-                {.hyper = h, .update = gradient, .parameter = place(p), .working = narrow, .decayed = decayed});
+                {.rule = h, .gradient = gradient, .parameter = place(p), .working = narrow, .decayed = decayed});
             place.fetch();
             EXPECT_EQ(p.bytes == before, finite == 0);
             Outputs out{p, g, m};

@@ -1,6 +1,7 @@
 // Compares Muon's element-wise parts with double precision over many steps, and replays the written sequences bit by
 // bit.
 #include "kernels/muon/muon.h"
+#include "kernels/update/update.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
@@ -64,9 +65,9 @@ TEST(Muon, PartsAreTheWrittenSequences) {
           MatrixBuffer working(narrow, 1, n), rounded_once(narrow, 1, n);
           kernels::muon_direction(*bench, {.hyper = h, .gradient = g.view(), .m = m.view()});
           const auto update = g.bytes;
-          kernels::muon_update(
+          kernels::update(
               *bench,
-              {.hyper = h, .update = g.view(), .parameter = p.view(), .working = working.view(), .decayed = decayed});
+              {.rule = h, .gradient = g.view(), .parameter = p.view(), .working = working.view(), .decayed = decayed});
           ASSERT_EQ(g.bytes, update);
           for (std::int64_t i = 0; i < n; ++i) {
             const auto at = static_cast<std::size_t>(i);
@@ -112,7 +113,7 @@ TEST(Muon, ChangesNothingInAStepThatIsNotFinite) {
   h.learning_rate = 1, h.gradient_scale = 1e9f, h.numbers = &numbers;
   const auto both = [&] {
     kernels::muon_direction(*bench, {.hyper = h, .gradient = g.view(), .m = m.view()});
-    kernels::muon_update(*bench, {.hyper = h, .update = g.view(), .parameter = p.view()});
+    kernels::update(*bench, {.rule = h, .gradient = g.view(), .parameter = p.view()});
   };
   both();
   EXPECT_TRUE(g.bytes == gradient && m.bytes == moment && p.bytes == weight);
@@ -127,12 +128,15 @@ TEST(Muon, RefusesOtherTypesAndSizes) {
   MatrixBuffer a(DType::f32, 1, 4), b(DType::f32, 1, 5), c(DType::f64, 1, 4);
   EXPECT_ANY_THROW(kernels::muon_direction(*bench, {.hyper = {}, .gradient = a.view(), .m = b.view()}));
   EXPECT_ANY_THROW(kernels::muon_direction(*bench, {.hyper = {}, .gradient = c.view(), .m = c.view()}));
-  EXPECT_ANY_THROW(kernels::muon_update(*bench, {.hyper = {}, .update = b.view(), .parameter = a.view()}));
+  const kernels::Muon h;
+  EXPECT_ANY_THROW(kernels::update(*bench, {.rule = h, .gradient = b.view(), .parameter = a.view()}));
   EXPECT_ANY_THROW(
-      kernels::muon_update(*bench, {.hyper = {}, .update = a.view(), .parameter = a.view(), .working = b.view()}));
+      kernels::update(*bench, {.rule = h, .gradient = a.view(), .parameter = a.view(), .working = b.view()}));
+  MatrixBuffer state(DType::f32, 1, 4);
+  EXPECT_ANY_THROW(
+      kernels::update(*bench, {.rule = h, .gradient = a.view(), .parameter = a.view(), .states = {state.view()}}));
   const std::vector<kernels::Range> many(17);
-  EXPECT_ANY_THROW(
-      kernels::muon_update(*bench, {.hyper = {}, .update = a.view(), .parameter = b.view(), .decayed = many}));
+  EXPECT_ANY_THROW(kernels::update(*bench, {.rule = h, .gradient = a.view(), .parameter = a.view(), .decayed = many}));
 }
 
 }  // namespace muon_test

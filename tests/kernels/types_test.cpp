@@ -60,11 +60,13 @@ TEST(OperandTypes, AdamW) {
 
 TEST(OperandTypes, TrustRatio) {
   const auto f = DType::f32;
-  expect_types("update_squares",
-               {{"parameter", {4}, f}, {"m", {4}, f}, {"v", {4}, f}, {"squares", {1, 42}, DType::i64}},
-               [](auto& e, const auto& v) {
-                 kernels::add_update_squares(e, {.rule = {}, .parameter = v[0], .m = v[1], .v = v[2], .squares = v[3]});
-               });
+  for (const auto& [states, other] : {std::pair{f, DType::bf16}, std::pair{DType::bf16, f}})
+    expect_types(
+        "update_squares",
+        {{"parameter", {4}, f}, lead("m", {4}, states, {other}), {"v", {4}, states}, {"squares", {1, 42}, DType::i64}},
+        [](auto& e, const auto& v) {
+          kernels::add_update_squares(e, {.rule = {}, .parameter = v[0], .m = v[1], .v = v[2], .squares = v[3]});
+        });
   expect_types("carry_squares", {{"squares", {2, 42}, DType::i64}},
                [](auto& e, const auto& v) { kernels::carry_squares(e, v[0]); });
   expect_types("trust_ratios", {{"squares", {1, 42}, DType::i64}, {"ratios", {1}, f}},
@@ -103,9 +105,9 @@ TEST(OperandTypes, Muon) {
   const auto f = DType::f32;
   expect_types("muon_direction", {{"gradient", {4}, f}, {"m", {4}, f, {DType::bf16, DType::f16}}},
                [](auto& e, const auto& v) { kernels::muon_direction(e, {.hyper = {}, .gradient = v[0], .m = v[1]}); });
-  expect_types("muon_update", {{"parameter", {4}, f}, {"update", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
+  expect_types("update", {{"parameter", {4}, f}, {"gradient", {4}, f}, {"working", {4}, DType::bf16, {DType::f16}}},
                [](auto& e, const auto& v) {
-                 kernels::muon_update(e, {.hyper = {}, .update = v[1], .parameter = v[0], .working = v[2]});
+                 kernels::update(e, {.rule = kernels::Muon{}, .gradient = v[1], .parameter = v[0], .working = v[2]});
                });
   expect_types("newton_schulz", {{"x", {2, 3}, f}}, [](auto& e, const auto& v) { kernels::newton_schulz(e, v[0], 1); });
 }

@@ -56,6 +56,7 @@ struct ParallelLayout {
   Reduction reduction = Reduction::ordered;
   int tensor = 1;
   std::string optimizer = plan::default_optimizer;
+  base::DType states = base::DType::f32;  // of the optimizer
 
   plan::StateShape shape() const {
     return {zero,
@@ -64,7 +65,7 @@ struct ParallelLayout {
             {micros, 1, local_accumulation, ranks},
             gathered_layers,
             topology(),
-            &plan::optimizer_kind(optimizer)};
+            &plan::optimizer_kind(optimizer, states)};
   }
   plan::Topology topology() const {
     if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});

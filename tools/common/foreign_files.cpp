@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
 #include "tools/common/foreign_names.h"
 
 #include <fmt/ranges.h>
@@ -40,7 +41,7 @@ std::string lower_case(const Json* value) {
 
 std::string percent_text(double ratio) { return fmt::format("{:.6g}", ratio * 100); }
 
-std::string no_such_optimizer() { return fmt::format("--optimizer is {}", our_optimizers); }
+std::string no_such_optimizer() { return fmt::format("--optimizer is {}", our_optimizers()); }
 
 // DeepSpeed's configuration as flags of train, and sentences about keys that have none.
 class DeepSpeed {
@@ -143,10 +144,10 @@ class DeepSpeed {
     const auto* values = at(all, "optimizer", "params");
     const auto* apart = values == nullptr ? nullptr : at(*values, "adam_w_mode");
     // DeepSpeed's Adam is AdamW, unless adam_w_mode is false. Its LAMB has bounds of the ratio, and this one has none.
-    if (type == "lamb" || type == "lion" || type == "muon" || type == "sgd" ||
-        (type == "adam" && apart != nullptr && *apart == false))
+    const bool is_adamw = type == "adamw" || (type == "adam" && (apart == nullptr || *apart != false));
+    if (const auto ours = plan::optimizer_names(); !is_adamw && std::find(ours.begin(), ours.end(), type) != ours.end())
       flags_.push_back("--optimizer " + type);
-    else if (!type.empty() && type != "adam" && type != "adamw") remarks_.push_back(no_such_optimizer());
+    else if (!is_adamw && !type.empty()) remarks_.push_back(no_such_optimizer());
     if (values == nullptr) return;
     remark(at(*values, "max_coeff") != nullptr || at(*values, "min_coeff") != nullptr,
            "the trust ratio of --optimizer lamb has no bounds");

@@ -1,7 +1,15 @@
 // Less common arguments of transformers, DeepSpeed, Megatron-LM and torchtitan.
 #include "tools/common/foreign_names.h"
 
+#include "libtrain/base/text.h"
+#include "libtrain/plan/spec/optimizer_kind.h"
+
 namespace trainyard::tools {
+
+const char* our_optimizers() {
+  static const auto all = base::listed(plan::optimizer_names(), "or");
+  return all.c_str();
+}
 
 const std::vector<ForeignName>& more_foreign_names() {
   static const std::vector<ForeignName> all = {
@@ -78,7 +86,7 @@ const std::vector<ForeignName>& more_foreign_names() {
       {{"run-name"}, "output", "the run folder"},
       {{"data-seed"}, "seed", "one for initial weights, data order and dropout"},
       {{"full-determinism"}, "reduction", "every run repeats its bits; ordered gives the same on every layout"},
-      {{"adafactor", "adam", "adamw", "lamb", "lion", "muon", "sgd"}, "optimizer", our_optimizers},
+      {plan::optimizer_names(), "optimizer", our_optimizers()},
       {{"adam-w-mode", "decoupled-weight-decay"}, "optimizer", "adamw, or with weight decay in gradients adam"},
       {{"decay-rate"}, "beta2-decay", "of --optimizer adafactor, 0.8 for -0.8"},
       {{"optim-args"}, "", "train --help has the optimizers of --optimizer, and the settings of each"},

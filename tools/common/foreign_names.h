@@ -14,8 +14,7 @@ struct ForeignName {
   bool of_training = false;  // other programs have a setting of this name, for which the sentence does not hold
 };
 
-// The values of --optimizer (plan::optimizer_names).
-inline constexpr const char* our_optimizers = "adafactor, adam, adamw, lamb, lion, muon or sgd";
+const char* our_optimizers();  // the values of --optimizer, listed
 
 inline constexpr const char* shape_is_elsewhere = "a model's shape is a preset or a file: train --help-model";
 

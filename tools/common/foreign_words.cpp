@@ -128,7 +128,7 @@ const std::vector<Entry>& entries() {
       {{"adam-beta1", "beta-1"}, "beta1", ""},
       {{"adam-beta2", "beta-2"}, "beta2", ""},
       {{"adam-epsilon", "adam-eps", "eps"}, "epsilon", ""},
-      {{"optim", "optimizer-type", "optimizer-name"}, "optimizer", our_optimizers},
+      {{"optim", "optimizer-type", "optimizer-name"}, "optimizer", our_optimizers()},
       {{"sgd-momentum"}, "momentum", "of --optimizer sgd"},
       {{"deterministic", "deterministic-mode", "use-deterministic-algorithms"},
        "reduction",

@@ -1,0 +1,99 @@
+// Updates of a whole parameter store on any parallel layout, with gradients that a test knows: the weights of logical
+// parameters after many steps.
+#pragma once
+
+#include "libtrain/params/zero_store.h"
+#include "libtrain/plan/blocks/held.h"
+#include "tests/params/plain_updates.h"
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace trainyard::test {
+
+inline float number(std::int64_t what, std::int64_t step, const std::string& name, std::int64_t i) {
+  return value(Values::scattered, what, step, static_cast<std::int64_t>(std::hash<std::string>()(name) % 1000), 0, i);
+}
+
+// Small, so that rounding of a weight is small beside its way.
+inline float initial(const std::string& name, std::int64_t i) { return 0x1p-9f * number(1, 0, name, i); }
+
+// Values of logical parameters by name.
+using Whole = std::map<std::string, Floats>;
+
+// The weights of all ranks after `steps` updates. `after` is called on each rank at the end.
+inline Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std::int64_t steps,
+                     const std::function<void(params::ZeroStore&, std::int64_t step)>& update,
+                     const std::function<void(Ground&)>& after = {}) {
+  Whole out;
+  std::mutex mutex;
+  on_ranks(model, layout, [&](Ground& g) {
+    const auto& topology = g.world.topology;
+    const auto part_of = [&](const plan::Parameter& p) { return plan::held_part(p, topology, g.world.rank); };
+    params::ZeroStore store(g.context);
+    auto& states = store.states();
+    // f(shard index, parameter, run of it) for what lies in this rank's shard of a flat group
+    const auto each_of_shard = [&](int u, const auto& f) {
+      const auto& l = g.set.layouts[static_cast<std::size_t>(u)];
+      for (const auto& held : plan::held_ranges(l, g.rank() * l.shard, (g.rank() + 1) * l.shard)) {
+        const auto& p = g.context.flat_group(u).parameters[held.parameter];
+        plan::for_each_held_run(p, part_of(p), held.first, held.count,
+                                [&](const plan::HeldRun& run) { f(held.at + run.held - held.first, p, run); });
+      }
+    };
+    for (int u = 0; u < g.flat_groups(); ++u) {
+      const auto clear = [](base::View view) { std::memset(view.data, 0, static_cast<std::size_t>(view.bytes())); };
+      clear(states.master_shard(u));
+      for (std::size_t s = 0; s < states.kind().states.size(); ++s) clear(states.state_shard(s, u));
+      each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
+        for (std::int64_t i = 0; i < run.count; ++i)
+          states.master_shard(u).ptr<float>()[at + i] = initial(p.name, run.logical + i);
+      });
+    }
+    store.shards_loaded();
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      store.begin_step({});
+      store.begin_backward({0, params::GradientReduction::Position::Place::only});
+      for (const auto occurrence : g.set.occurrences) {
+        auto gradients = store.grads(occurrence);
+        const auto& group = g.context.flat_group(occurrence.flat_group);
+        for (std::size_t s = 0; s < group.parameters.size(); ++s) {
+          const auto& p = group.parameters[s];
+          auto* to = gradients.gradient(static_cast<int>(s)).ptr<float>();
+          std::fill_n(to, g.context.layout(occurrence.flat_group).count(s), 0.0f);
+          if (g.rank() != 0 || occurrence.index > 0) continue;  // one micro-batch has it all
+          plan::for_each_held_run(p, part_of(p), 0, g.context.layout(occurrence.flat_group).count(s),
+                                  [&](const plan::HeldRun& run) {
+                                    for (std::int64_t i = 0; i < run.count; ++i)
+                                      to[run.held + i] = number(2, step, p.name, run.logical + i);
+                                  });
+        }
+        gradients.commit();
+      }
+      store.finish();
+      update(store, step);
+    }
+    store.complete_weights();
+    if (after) after(g);
+    const std::lock_guard lock(mutex);
+    for (int u = 0; u < g.flat_groups(); ++u)
+      each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
+        auto& to = out[p.name];
+        to.resize(static_cast<std::size_t>(p.count()));
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          const float w = states.master_shard(u).ptr<float>()[at + i];
+          to[static_cast<std::size_t>(run.logical + i)] = w;
+          if (layout.working == base::DType::f32) continue;
+          std::uint16_t bits = 0;
+          std::memcpy(&bits, static_cast<const char*>(store.weights().own_shard(u).data) + 2 * (at + i), 2);
+          ASSERT_EQ(bits, bf16_bits(w)) << p.name;
+        }
+      });
+  });
+  return out;
+}
+
+}  // namespace trainyard::test
