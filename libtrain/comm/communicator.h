@@ -50,7 +50,8 @@ class Communicator {
   int size() const { return size_; }
   const std::string& group() const { return group_; }  // the name in the ledger, e.g. "data"
 
-  // In place. Dtypes f32, f64, i64, u64, i32 and narrow ones. A sum is in the library's order; narrow ones have no other.
+  // In place. Dtypes f32, f64, i64, u64, i32 and narrow ones. A sum is in the library's order; narrow ones have no
+  // other.
   virtual void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) = 0;
   // out = size() equal shards in rank order. `in` may be this rank's own shard of `out`.
   virtual void all_gather(tensor::Exec& exec, base::View in, base::View out) = 0;
