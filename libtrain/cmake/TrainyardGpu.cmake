@@ -9,6 +9,8 @@ else()
 endif()
 option(TRAINYARD_CUDA "build the CUDA module" ${cuda_found})
 
+option(TRAINYARD_CUDA_FAST_COMPILE "compile the CUDA module in less time to slow code, for a machine without a GPU" OFF)
+
 if(NOT TRAINYARD_CUDA)
   message(STATUS "CUDA: off; programs will refuse --device cuda")
   return()
@@ -29,6 +31,7 @@ file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*_c
 set(hopper_sources ${cuda_sources})
 list(FILTER hopper_sources INCLUDE REGEX "_hopper_[a-z_]*cuda[.]cu$")
 list(REMOVE_ITEM cuda_sources ${hopper_sources})
+trainyard_join_kernels(cuda_sources cu ${cuda_sources})
 add_library(trainyard_cuda MODULE ${cuda_sources} ${CMAKE_SOURCE_DIR}/kernels/gpu_module.cpp ${CMAKE_SOURCE_DIR}/libtrain/tensor/gpu_runtime_cuda.cpp)
 set(cuda_targets trainyard_cuda)
 string(REPLACE native "${CMAKE_CUDA_ARCHITECTURES_NATIVE}" architectures "${CMAKE_CUDA_ARCHITECTURES}")
@@ -47,6 +50,10 @@ foreach(target ${cuda_targets})
     $<$<COMPILE_LANGUAGE:CUDA>:--fmad=true --extended-lambda --compress-mode=size -Xcompiler=-Wall,-ffp-contract=off>
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unused-parameter>)
 endforeach()
+# Not the Hopper sources: what ptxas says of their code holds only where it is optimized.
+if(TRAINYARD_CUDA_FAST_COMPILE AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.9)
+  target_compile_options(trainyard_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Ofc=max>)
+endif()
 target_link_libraries(trainyard_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt trainyard_base)
 set_target_properties(trainyard_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin CUDA_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
 install(TARGETS trainyard_cuda LIBRARY DESTINATION lib/trainyard)

@@ -8,6 +8,28 @@ function(trainyard_join target)
   endif()
 endfunction()
 
+# trainyard_join_kernels(RESULT ENDING SOURCES...): RESULT has SOURCES, which are kernels for GPUs, where a build joins sources in two of them, NAME.ENDING. Headers take longer than most kernels.
+# Those of a long source stay apart, because they share names.
+function(trainyard_join_kernels result ending)
+  set(sources ${ARGN})
+  if(TRAINYARD_JOINED)
+    set(joined ${sources})
+    list(FILTER joined EXCLUDE REGEX "/(attention/|grouped_linear/|activation/|gemm/gemm_cuda)")
+    list(REMOVE_ITEM sources ${joined})
+    set(number 0)
+    foreach(source ${joined})
+      string(APPEND content_${number} "#include \"${source}\"\n")
+      math(EXPR number "1 - ${number}")
+    endforeach()
+    foreach(number 0 1)
+      set(file ${CMAKE_CURRENT_BINARY_DIR}/joined_kernels/${number}.${ending})
+      file(CONFIGURE OUTPUT ${file} CONTENT "${content_${number}}" @ONLY)
+      list(APPEND sources ${file})
+    endforeach()
+  endif()
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
+
 # For code that decides and waits, and has no long loop of its own: it compiles in two thirds of the time.
 function(trainyard_compile_fast target)
   if(CMAKE_BUILD_TYPE STREQUAL Release)
