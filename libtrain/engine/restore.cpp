@@ -13,6 +13,7 @@
 #include "libtrain/checkpoint/latest_whole.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/read_sums.h"
+#include "libtrain/checkpoint/saved_shards.h"
 #include "libtrain/checkpoint/recorded_layout.h"
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/checkpoint/view.h"
@@ -119,9 +120,38 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
       exec.synchronize();
     };
     read(checkpoint::Kind::master, states.master_shard(u));
-    for (std::size_t s = 0; s < states.kind().states.size(); ++s)
+    for (std::size_t s = 0; s < states.kind().element_states(); ++s)
       if (start.weights_only) tensor::clear(exec, states.state_shard(s, u));
       else read(checkpoint::Kind::state(states.kind().states[s].name), states.state_shard(s, u));
+  }
+}
+
+// States of rows and columns: every rank that holds a part of a parameter reads them whole.
+void read_factored_states(const Start& start, Trainer& trainer, checkpoint::Reader& reader,
+                          checkpoint::ReadSums& sums) {
+  auto& context = trainer.context();
+  auto& states = trainer.store().states();
+  auto& exec = trainer.compute();
+  const auto& kind = states.kind();
+  for (int u = 0; u < context.flat_groups(); ++u) {
+    const auto& flat_group = context.flat_group(u);
+    std::vector<bool> counted(flat_group.parameters.size());
+    if (!base::at(context.set.borrowed, u))
+      checkpoint::for_each_begun(flat_group, context.layout(u), context.world.topology, context.world.rank,
+                                 [&](std::size_t p) { counted[p] = true; });
+    for (std::size_t s = kind.element_states(); s < kind.states.size(); ++s)
+      for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
+        const auto to = states.factored_state(s, u, p);
+        if (start.weights_only) {
+          tensor::clear(exec, to);
+          continue;
+        }
+        const auto of = checkpoint::Kind::state(kind.states[s].name);
+        const auto values = reader.read_tensor(of, flat_group.parameters[p]);
+        if (counted[p]) sums.add(of, flat_group.parameters[p].name, 0, to.count(), values.data());
+        tensor::copy(exec, base::ConstView::of(values.data(), {to.count()}), to);
+        exec.synchronize();
+      }
   }
 }
 
@@ -267,6 +297,7 @@ nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, co
       reader.emplace(start.path, checkpoint::Reader::Check::as_needed);
       sums.emplace(*reader, trainer.compute().threads());
       read_shards(start, trainer, *reader, *sums);
+      read_factored_states(start, trainer, *reader, *sums);
     };
     or_stop_unread(setup.config, [&] { checkpoint::reading({start.path}, read, checkpoint::Seen::listed); });
   });

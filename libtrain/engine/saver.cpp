@@ -24,25 +24,51 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
   shards_.rank = context.world.rank;
   shards_.ranks = context.world.size;
   using checkpoint::Kind;
-  const auto kinds = checkpoint::kinds_of(context.shape.working, checkpoint::Contents::all,
-                                          checkpoint::StoredOptimizer::of(*context.shape.optimizer));
+  const auto optimizer = checkpoint::StoredOptimizer::of(*context.shape.optimizer);
+  const auto kinds = checkpoint::kinds_of(context.shape.working, checkpoint::Contents::all, optimizer);
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto shard = context.layout(u).shard;
     std::map<Kind, base::View> copies;
-    for (const auto& kind : kinds)
+    for (const auto& kind : kinds) {
+      if (checkpoint::shape_of(kind, optimizer) != plan::OptimizerState::Shape::parameter) continue;
       copies[kind] = arena.allocate(
           checkpoint::dtype_of(kind, context.shape.working, context.shape.optimizer->state_dtype()), {shard});
+    }
     if (u == 0) snapshot_ = {static_cast<char*>(copies.at(Kind::model).data), 0};
     if (base::at(context.set.borrowed, u)) continue;  // its owner saves it
     for (const auto& range :
          plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank)) {
       ranges_.push_back({u, range});
-      for (const auto& kind : kinds)
-        shards_.views[kind].push_back(params::flat_range(copies.at(kind), range.begin, range.end - range.begin));
+      for (const auto& [kind, copy] : copies)
+        shards_.views[kind].push_back(params::flat_range(copy, range.begin, range.end - range.begin));
     }
   }
+  place_factored_states(arena);
   snapshot_ = {snapshot_.data(), base::size(arena.used_bytes())};
   thread_ = base::start_thread("checkpoint", [this] { work(); });
+}
+
+// Every rank has memory for all of them, as the plan says, although each is saved by one rank.
+void Saver::place_factored_states(tensor::Arena& arena) {
+  const auto& states = context_.shape.optimizer->states;
+  for (std::size_t s = context_.shape.optimizer->element_states(); s < states.size(); ++s) {
+    const auto elements = [&](const plan::Parameter& p) {
+      return plan::dims_of_state(states[s].shape, p.shape).front();
+    };
+    auto& views = shards_.views[checkpoint::Kind::state(states[s].name)];
+    for (int u = 0; u < context_.flat_groups(); ++u) {
+      const auto& flat_group = context_.flat_group(u);
+      std::vector<std::int64_t> begins{0};
+      for (const auto& p : flat_group.parameters) begins.push_back(begins.back() + elements(p));
+      const auto all = arena.allocate(states[s].dtype, {begins.back()});
+      if (base::at(context_.set.borrowed, u)) continue;
+      checkpoint::for_each_begun(flat_group, context_.layout(u), context_.world.topology, context_.world.rank,
+                                 [&](std::size_t p) {
+                                   views.push_back(params::flat_range(all, begins[p], begins[p + 1] - begins[p]));
+                                   factored_.push_back({s, u, p, views.back()});
+                                 });
+    }
+  }
 }
 
 void Saver::touch() {
@@ -78,9 +104,11 @@ void Saver::take(const checkpoint::RunState& state) {
     auto& states = store_.states();
     copy(checkpoint::Kind::model, store_.weights().own_shard(u));
     if (shards_.views.contains(checkpoint::Kind::master)) copy(checkpoint::Kind::master, states.master_shard(u));
-    for (std::size_t s = 0; s < states.kind().states.size(); ++s)
+    for (std::size_t s = 0; s < states.kind().element_states(); ++s)
       copy(checkpoint::Kind::state(states.kind().states[s].name), states.state_shard(s, u));
   }
+  for (const auto& [s, u, p, copy] : factored_)
+    tensor::copy(context_.compute, store_.states().factored_state(s, u, p), copy);
   context_.compute.synchronize();
   state_ = state;
   taken_step_ = state.step;

@@ -49,6 +49,7 @@ class Saver {
   void rethrow_failure() const;
 
  private:
+  void place_factored_states(tensor::Arena& arena);
   void work();
   void enqueue(std::function<void()> job);
 
@@ -64,6 +65,14 @@ class Saver {
     plan::ShardRange range;  // of the rank's shard
   };
   std::vector<Saved> ranges_;
+  // A state of rows or columns that the rank saves, and its place in the snapshot.
+  struct SavedState {
+    std::size_t state;  // in OptimizerKind::states
+    int flat_group;
+    std::size_t parameter;
+    base::View copy;
+  };
+  std::vector<SavedState> factored_;
   checkpoint::RankShards shards_;  // views of these ranges in the snapshot
   std::span<char> snapshot_;       // the memory of shards_
   tensor::Pinning pinned_;         // for a GPU; made by the writer thread

@@ -41,7 +41,7 @@ TEST(ForeignWords, WordsOfOtherTrainersForStages) {
 }
 
 TEST(ForeignWords, OptimizersAreThoseThatThereAre) {
-  EXPECT_EQ(our_optimizers, base::listed(plan::optimizer_names(), "or"));
+  EXPECT_EQ(our_optimizers(), base::listed(plan::optimizer_names(), "or"));
 }
 
 // In a file the settings are keys, but what other programs have is flags of these.
