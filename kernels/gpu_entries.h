@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/activation/activation_args.h"
+#include "kernels/adafactor/adafactor_args.h"
 #include "kernels/attention/attention_args.h"
 #include "kernels/cached_attention/cached_attention_args.h"
 #include "kernels/cast/cast_args.h"
@@ -36,6 +37,11 @@ namespace trainyard::kernels {
 // the next number of tensor::gpu_abi.
 #define TRAINYARD_GPU_OPERATIONS(X)                     \
   X(activation, ActivationArgs)                         \
+  X(adafactor_carry, AdafactorCarryArgs)                \
+  X(adafactor_factors, AdafactorFactorsArgs)            \
+  X(adafactor_lines, AdafactorLinesArgs)                \
+  X(adafactor_squares, AdafactorSquaresArgs)            \
+  X(adafactor_update, AdafactorUpdateArgs)              \
   X(attention_forward, AttentionForwardArgs)            \
   X(attention_backward, AttentionBackwardArgs)          \
   X(cached_attention, CachedAttentionArgs)              \

@@ -22,7 +22,7 @@ constexpr const char *products = "products", *attention = "attention", *rows = "
                      *cross_entropy = "cross entropy", *optimizer = "optimizer", *others = "other kernels";
 
 // The parts of kernels, by how their names begin.
-constexpr std::array<std::pair<std::string_view, const char*>, 23> parts_of_names{{
+constexpr std::array<std::pair<std::string_view, const char*>, 24> parts_of_names{{
     {"gemm", products},
     {"grouped_", products},
     {"attention_", attention},
@@ -40,6 +40,7 @@ constexpr std::array<std::pair<std::string_view, const char*>, 23> parts_of_name
     {"slot_", rows},
     {"even_load", rows},
     {"cross_entropy", cross_entropy},
+    {"adafactor_", optimizer},
     {"muon", optimizer},
     {"newton_schulz", optimizer},
     {"update_", optimizer},
