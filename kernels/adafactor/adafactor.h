@@ -55,7 +55,8 @@ void add_line_squares(tensor::Exec& exec, const LineSquares& part);
 // Carries in each line of i64 [lines][square_sum_limbs], so that the sums over 2^20 ranks (all_reduce as i64) fit.
 void carry_lines(tensor::Exec& exec, base::View lines);
 
-// Of one logical parameter of r rows and c columns. In f64, then rounded to f32, with w = t^-beta2_decay:
+// Of one logical parameter of r rows and c columns. In f64, then rounded to f32, with w = t^-beta2_decay. A second
+// moment is at most the largest f32, so that no factor is of infinity:
 //   row_var[i] = row_var[i] + w * (squares of row i / c + epsilon1 - row_var[i])
 //   column_var[j] likewise, with squares of column j / r
 //   mean = the mean of row_var, in 256 partial sums, i mod 256, each in ascending order, then added in ascending order
