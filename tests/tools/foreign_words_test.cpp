@@ -41,7 +41,8 @@ TEST(ForeignWords, WordsOfOtherTrainersForStages) {
 }
 
 TEST(ForeignWords, OptimizersAreThoseThatThereAre) {
-  EXPECT_EQ(our_optimizers, base::listed(plan::optimizer_names(), "or"));
+  for (const auto& name : plan::optimizer_names())
+    EXPECT_EQ(hint("--" + name), "here it is --optimizer: " + base::listed(plan::optimizer_names(), "or")) << name;
 }
 
 // In a file the settings are keys, but what other programs have is flags of these.
