@@ -42,7 +42,9 @@ TEST(ForeignWords, WordsOfOtherTrainersForStages) {
 
 TEST(ForeignWords, OptimizersAreThoseThatThereAre) {
   for (const auto& name : plan::optimizer_names())
-    EXPECT_EQ(hint("--" + name), "here it is --optimizer: " + base::listed(plan::optimizer_names(), "or")) << name;
+    EXPECT_EQ(foreign_word_hint("--" + name, {"optimizer"}, Spelling::flags),
+              "here it is --optimizer: " + base::listed(plan::optimizer_names(), "or"))
+        << name;
 }
 
 // In a file the settings are keys, but what other programs have is flags of these.
