@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 
 namespace trainyard::params {
 
@@ -42,7 +43,10 @@ struct UpdateRules {
   const kernels::StepNumbers* numbers = nullptr;
 
   UpdateRules() = default;
-  UpdateRules(const UpdateRule& rule) : elements(rule), numbers(numbers_of(rule)) {}  // of element-wise optimizers
+  // Of an element-wise optimizer.
+  template <class Rule>
+  requires(std::is_constructible_v<UpdateRule, const Rule&>) UpdateRules(const Rule& rule)
+      : elements(rule), numbers(numbers_of(*elements)) {}
 };
 // What step `step` (the first is 1) does with any optimizer. See update_rule.
 UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,

@@ -41,7 +41,10 @@ TEST(ForeignWords, WordsOfOtherTrainersForStages) {
 }
 
 TEST(ForeignWords, OptimizersAreThoseThatThereAre) {
-  EXPECT_EQ(our_optimizers(), base::listed(plan::optimizer_names(), "or"));
+  for (const auto& name : plan::optimizer_names())
+    EXPECT_EQ(foreign_word_hint("--" + name, {"optimizer"}, Spelling::flags),
+              "here it is --optimizer: " + base::listed(plan::optimizer_names(), "or"))
+        << name;
 }
 
 // In a file the settings are keys, but what other programs have is flags of these.
