@@ -2,11 +2,14 @@
 #include "libtrain/engine/config.h"
 
 #include "libtrain/base/byte_size.h"
+#include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/engine/loss_scale.h"
+#include "libtrain/engine/outlier_steps.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
@@ -37,6 +40,27 @@ bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfi
   const auto model = std::find_if(fields.begin(), fields.end(), [](const auto& f) { return f.name == "model"; });
   return !c.init_from.empty() && model->source == base::from_default;
 }
+
+namespace {
+
+// Checks a text where it is given, so that the message of `parse`, which begins with the setting's name, names the file
+// or the variable instead.
+void check_when_set(std::vector<base::Field>& fields, const std::string& name,
+                    std::function<void(const std::string& text)> parse) {
+  auto& field = base::field_named(fields, name, "a run");
+  field.set = [name, parse = std::move(parse), set = std::move(field.set)](const std::string& text,
+                                                                           const std::string& spelled) {
+    try {
+      parse(text);
+    } catch (const base::UsageError& e) {
+      const std::string message = e.what();
+      throw base::UsageError(spelled + message.substr(base::setting_name(name).size()), e.hint());
+    }
+    set(text, spelled);
+  };
+}
+
+}  // namespace
 
 std::vector<base::Field> fields_of(RunConfig& c) {
   namespace ranges = plan::ranges;
@@ -160,6 +184,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     c.schedule =
         schedule_text(schedule_of(colon == std::string::npos ? c.schedule : c.schedule + text.substr(colon), spelled));
   };
+  check_when_set(fields, "loss-scale", [](const auto& text) { loss_scale_rule(text, base::DType::f32); });
+  check_when_set(fields, "skip-outliers", [](const auto& text) { outlier_rule(text); });
   // Fields of the parallel layout come before `seed` in the group Run, before `learning-rate` in the optimizer's, and
   // before `memory-limit` in the other group.
   for (auto& f : plan::fields_of(static_cast<plan::ParallelLayout&>(c))) {
@@ -210,6 +236,18 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   c.from_plan.ranks = p.topology.world(), c.from_plan.lanes = p.model.lanes;
 }
 
+namespace {
+
+// Where the user finds the value that is to go.
+std::string how_to_leave_out(const base::Field& f) {
+  if (f.source == base::from_environment) return fmt::format("unset {}", base::variable_of(f.name));
+  const auto name = base::setting_name(f.name);
+  return f.source == base::from_flag ? fmt::format("leave {} out", name)
+                                     : fmt::format("leave {} out of {}", f.name, f.source);
+}
+
+}  // namespace
+
 void require_settings_of_optimizer(const std::vector<base::Field>& fields, const RunConfig& c) {
   const auto& kind = plan::optimizer_kind(c.optimizer);
   base::Complaints wrong;
@@ -222,7 +260,7 @@ void require_settings_of_optimizer(const std::vector<base::Field>& fields, const
     const auto usual = std::find(readers.begin(), readers.end(), plan::default_optimizer);
     const auto other = usual == readers.end() ? readers.front() : *usual;
     wrong.add(base::text("{} is a setting of {}, and $optimizer is {}", name, base::listed(readers, "and"), kind.name),
-              base::text("leave {} out, or $optimizer {}", name, other));
+              base::text("{}, or $optimizer {}", how_to_leave_out(f), other));
   }
   wrong.raise();
 }

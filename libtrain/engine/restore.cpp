@@ -91,6 +91,15 @@ void report_changes(const checkpoint::RunState& was, const RunSetup& setup) {
     base::log_info("resuming with the run's {} lanes; {} says {} (to use its value: $lanes {} $change model)",
                    now.model.lanes, c.plan, c.from_plan.lanes, c.from_plan.lanes);
   if (layout.zero) report_number("ZeRO stage", *layout.zero, c.zero);
+  const auto& rule = setup.step.loss_scale;
+  const auto before = was.loss_scale ? fmt::format("{}", was.loss_scale->scale) : "none";
+  if (!rule.scales() || !was.loss_scale || rule.kind == LossScaleRule::Kind::fixed)
+    report("loss-scale", before, rule.scales() ? fmt::format("{}", rule.first) : "none");
+  else if (rule.first != was.loss_scale->scale)
+    base::log_info(
+        "the loss scale goes on at {} from the checkpoint, not at {}; of $loss-scale {} the window and the "
+        "hysteresis are used",
+        was.loss_scale->scale, rule.first, text_of(rule));
 }
 
 void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {

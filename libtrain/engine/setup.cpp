@@ -93,8 +93,32 @@ bool warms_up_by_tokens(const RunConfig& c) {
          c.warmup_steps.unit == base::Amount::Unit::samples;
 }
 
-void add_problems(const LearningRate& rate, base::Complaints& wrong) {
-  for (auto& problem : problems(rate)) wrong.add(std::move(problem.message), std::move(problem.hint));
+// Does `text` name the setting, and not only a longer word that has its name in it?
+bool names_setting(const std::string& text, const std::string& name) {
+  const auto spelled = base::setting_name(name);
+  const auto continues = [](char c) { return c == '-' || (c >= 'a' && c <= 'z'); };
+  for (auto at = text.find(spelled); at != std::string::npos; at = text.find(spelled, at + 1)) {
+    const auto end = at + spelled.size();
+    if ((at == 0 || !continues(text[at - 1])) && (end == text.size() || !continues(text[end]))) return true;
+  }
+  return false;
+}
+
+// The problems of a schedule. Where one names a number that the user gave as percent or samples, it says so.
+void add_problems(const LearningRate& rate, const RunConfig& c, base::Complaints& wrong) {
+  for (auto& problem : problems(rate)) {
+    auto message = std::move(problem.message);
+    const auto said = message;
+    const auto explain = [&](const char* name, const base::Amount& amount, auto value) {
+      if (amount.unit != base::Amount::Unit::own && names_setting(said, name))
+        message += fmt::format("; {} {} is {}", base::setting_name(name), base::text_of(amount), value);
+    };
+    explain("warmup-steps", c.warmup_steps, rate.warmup_steps);
+    explain("decay-steps", c.decay_steps, rate.decay_steps);
+    explain("start-learning-rate", c.start_learning_rate, rate.start);
+    explain("final-learning-rate", c.final_learning_rate, rate.final);
+    wrong.add(std::move(message), std::move(problem.hint));
+  }
 }
 
 // Checks settings against one another, which the description of each alone cannot do. Reads nothing.
@@ -140,7 +164,7 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
     wrong.add(base::text("$decay-steps {} has no fixed number of steps while $global-batch grows",
                          base::text_of(c.decay_steps)),
               base::text("$decay-steps in steps, or in percent of $steps"));
-  if (!warms_up_by_tokens(c)) add_problems(learning_rate_of(c), wrong);
+  if (!warms_up_by_tokens(c)) add_problems(learning_rate_of(c), c, wrong);
 }
 
 // Decides the reduction lanes, which belong to the numerics of a run, and returns where they come from. The first of
@@ -179,17 +203,6 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   p.device = device_kind(c);
   p.device_memory = limit_of(c);
   return p;
-}
-
-// Does `text` name the setting, and not only a longer word that has its name in it?
-bool names_setting(const std::string& text, const std::string& name) {
-  const auto spelled = base::setting_name(name);
-  const auto continues = [](char c) { return c == '-' || (c >= 'a' && c <= 'z'); };
-  for (auto at = text.find(spelled); at != std::string::npos; at = text.find(spelled, at + 1)) {
-    const auto end = at + spelled.size();
-    if ((at == 0 || !continues(text[at - 1])) && (end == text.size() || !continues(text[end]))) return true;
-  }
-  return false;
 }
 
 // Throws the problems. The hint says that flags override a plan's file, or that another plan may help. It names the
@@ -272,7 +285,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   auto of_sequence = c;
   of_sequence.sequence = s.plan.sequence;
   s.step.learning_rate = learning_rate_of(of_sequence);
-  add_problems(s.step.learning_rate, wrong);
+  add_problems(s.step.learning_rate, c, wrong);
   wrong.raise();
   static_cast<params::OptimizerSettings&>(s.step) = static_cast<const params::OptimizerSettings&>(c);
   s.step.loss_scale = loss_scale_rule(c.loss_scale, s.plan.dtype);

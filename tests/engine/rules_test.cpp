@@ -238,6 +238,12 @@ TEST(LearningRate, AmountsInOtherUnits) {
   } catch (const base::UsageError& e) {
     EXPECT_TRUE(std::string(e.what()).starts_with("run.toml: lr-schedule \"cosine-restarts:0\": it takes")) << e.what();
   }
+  for (const auto& [name, bad] : {std::pair("loss-scale", "static:3"), {"skip-outliers", "norm:1"}}) try {
+      base::field_named(fields, name, "").set(bad, fmt::format("run.toml: {}", name));
+      FAIL() << name;
+    } catch (const base::UsageError& e) {
+      EXPECT_TRUE(std::string(e.what()).starts_with(fmt::format("run.toml: {} {}: a ", name, bad))) << e.what();
+    }
   for (const char* bad : {"%", "10samples", "1e31", "-10%", "1e999%"})
     EXPECT_THROW(set("final-learning-rate", bad), base::UsageError) << bad;
 }

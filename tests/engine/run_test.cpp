@@ -48,6 +48,12 @@ TEST(Run, NamesSettingsAsItsProgramSpellsThem) {
     return std::string();
   };
   EXPECT_EQ(refusal(), "--warmup-steps 9 is more than --steps 2: give at most 2; --warmup-steps 0, or more --steps");
+  c.warmup_steps = {static_cast<double>(9 * c.global_batch), base::Amount::Unit::samples};
+  EXPECT_EQ(refusal(),
+            fmt::format("--warmup-steps 9 is more than --steps 2: give at most 2; --warmup-steps {}samples is "
+                        "9; --warmup-steps 0, or more --steps",
+                        9 * c.global_batch));
+  c.warmup_steps = 9;
   const trainyard::testing::Spelled bare(nullptr);
   EXPECT_EQ(refusal(), "warmup-steps 9 is more than steps 2: give at most 2; warmup-steps 0, or more steps");
   const trainyard::testing::Spelled spelled([](std::string_view name) { return "{" + std::string(name) + "}"; });

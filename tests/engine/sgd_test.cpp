@@ -147,6 +147,20 @@ TEST(Sgd, AndAdamWRefuseEachOthersSettings) {
   EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"beta1", "0.9"}}),
             "--beta1 is a setting of adam, adamw, lamb, lion and muon, and --optimizer is sgd");
   EXPECT_EQ(refusal({{"momentum", "0.9"}}), "--momentum is a setting of muon and sgd, and --optimizer is adamw");
+  for (const auto& [source, hint] : {std::pair(base::from_flag, "leave --momentum out, or --optimizer muon"),
+                                     {base::from_environment, "unset TRAINYARD_MOMENTUM, or --optimizer muon"},
+                                     {"run.toml", "leave momentum out of run.toml, or --optimizer muon"}}) {
+    engine::RunConfig c;
+    auto fields = fields_of(c);
+    auto& f = base::field_named(fields, "momentum", "it");
+    f.set("0.5", "momentum"), f.source = source;
+    try {
+      require_settings_of_optimizer(fields, c);
+      ADD_FAILURE() << source;
+    } catch (const base::UsageError& e) {
+      EXPECT_EQ(e.hint(), hint);
+    }
+  }
   const auto two = refusal({{"optimizer", "sgd"}, {"beta2", "0.9"}, {"epsilon", "0.1"}});
   EXPECT_NE(two.find("--beta2"), std::string::npos) << two;
   EXPECT_NE(two.find("--epsilon"), std::string::npos) << two;

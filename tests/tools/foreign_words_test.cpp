@@ -126,6 +126,7 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--lion", "here it is --optimizer: "},
       {"--adam_w_mode", "here it is --optimizer: adamw, or with weight decay in gradients adam"},
       {"--sgd-momentum", "here it is --momentum: "},
+      {"--muon-momentum", "here it is --momentum: "},
       {"--rampup-batch-size", "here it is --global-batch: START INCREMENT SAMPLES are START:END:INCREMENT/SAMPLES"},
       {"--wandb_project", "--export tensorboard"},
       {"--deepspeed", "here it is --zero: "},

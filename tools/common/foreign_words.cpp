@@ -130,6 +130,7 @@ const std::vector<Entry>& entries() {
       {{"adam-epsilon", "adam-eps", "eps"}, "epsilon", ""},
       {{"optim", "optimizer-type", "optimizer-name"}, "optimizer", our_optimizers()},
       {{"sgd-momentum"}, "momentum", "of --optimizer sgd"},
+      {{"muon-momentum"}, "momentum", "of --optimizer muon"},
       {{"deterministic", "deterministic-mode", "use-deterministic-algorithms"},
        "reduction",
        "every run repeats its bits; ordered, the default, gives the same on every layout"},

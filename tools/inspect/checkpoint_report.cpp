@@ -79,7 +79,7 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
         fmt::format("  optimizer   {}: {}{}\n", s.optimizer.name, fmt::join(names_of_states(s.optimizer), ", "),
                     base::is_narrow(s.optimizer.dtype) ? fmt::format(" in {}", base::name_of(s.optimizer.dtype)) : "");
   if (s.loss_scale)
-    out += fmt::format("  loss scale  {}, {} since it changed or overflowed, {} until it is halved{}\n",
+    out += fmt::format("  loss scale  {}, {} since it changed or overflowed, {} until a dynamic scale is halved{}\n",
                        s.loss_scale->scale, base::counted(s.loss_scale->clean_steps, "step"),
                        base::counted(s.loss_scale->hysteresis, "overflow"),
                        s.loss_scale->skips_in_a_row == 0

@@ -73,7 +73,7 @@ void refuse_training_flags(const std::vector<base::Field>& fields) {
   if (!wrong.empty())
     throw base::UsageError(fmt::format("{} {} for training: an evaluation does not use {}", fmt::join(wrong, ", "),
                                        wrong.size() == 1 ? "is" : "are", wrong.size() == 1 ? "it" : "them"),
-                           "leave it out, or train without --evaluate");
+                           fmt::format("leave {} out, or train without --evaluate", wrong.size() == 1 ? "it" : "them"));
 }
 
 }  // namespace
