@@ -33,14 +33,14 @@ FactoredMoments::FactoredMoments(StoreContext& c) : c_(c) {
       const auto count = plan::rows_and_columns_of(p);
       TRAINYARD_ASSERT(p.shape.size() <= 2, "{} has {} dims", p.name, p.shape.size());
       const bool vector = p.shape.size() == 1;
-      const plan::RowsAndColumns from{held.start[0], vector ? 0 : held.start[1]};
-      group.places.push_back(
-          {.at = group.count,
-           .count = count,
-           .held_from = from,
-           .held = {std::clamp(count.rows - from.rows, std::int64_t{0}, held.extent[0]), vector ? 1 : held.extent[1]},
-           .vector = vector,
-           .updated = p.update.kind == plan::Update::Kind::optimizer});
+      // A rank may hold stored rows alone, which lie beyond the logical ones.
+      const plan::RowsAndColumns from{std::min(held.start[0], count.rows), vector ? 0 : held.start[1]};
+      group.places.push_back({.at = group.count,
+                              .count = count,
+                              .held_from = from,
+                              .held = {std::min(count.rows - from.rows, held.extent[0]), vector ? 1 : held.extent[1]},
+                              .vector = vector,
+                              .updated = p.update.kind == plan::Update::Kind::optimizer});
       group.count.rows += count.rows, group.count.columns += count.columns;
     }
     auto& arena = c.arenas.optimizer;
