@@ -111,12 +111,12 @@ void read_tile(const AdafactorLinesArgs& a, int64_t row, int64_t column, int64_t
   for (int64_t i = 0; i < t.rows; ++i) {
     const int64_t at = (row + i) * a.cols + column - a.first;  // of the part
     const int64_t from = at >= 0 ? 0 : -at < n ? -at : n, end = a.n - at < 0 ? 0 : a.n - at < n ? a.n - at : n;
-    const float* __restrict gradient = a.gradient + at;
+    const float* __restrict gradient = a.gradient;
     float* __restrict x = t.x[i];
     if (from > 0 || end < t.width) set_zero(x, t.width);
 #pragma omp simd reduction(max : most) reduction(min : least)
     for (int64_t j = from; j < end; ++j) {
-      x[j] = gradient[j] * scale;
+      x[j] = gradient[at + j] * scale;
       const std::uint32_t bits = float_to_bits(x[j]) & 0x7fffffffu;
       most = bits > most ? bits : most;
       const std::uint32_t nonzero = bits == 0 ? 0x47800000u : bits;

@@ -1,4 +1,5 @@
 // Compares the optimizers' GPU kernels with their CPU kernels, bit by bit.
+#include "kernels/adafactor/adafactor.h"
 #include "kernels/muon/muon.h"
 #include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/update/trust_ratio.h"
@@ -117,6 +118,79 @@ TEST(GpuUpdate, LambGivesTheBitsOfTheCpu) {
           for (std::int64_t i = 0; i < 84; ++i)
             digits.set(0, i, static_cast<double>(squares[static_cast<std::size_t>(i)]));
           Outputs out{p, m, v, ratios, digits};
+          if (base::is_narrow(t)) out.push_back(working);
+          return out;
+        },
+        Same::bits, {DType::f32, DType::bf16, DType::f16});
+}
+
+// All passes of a matrix and of a vector, in pieces that end in the middle of a row. Of the first width, a thread takes
+// four elements at a time.
+TEST(GpuUpdate, AdafactorGivesTheBitsOfTheCpu) {
+  for (const auto& [cols, finite] : {std::pair{68, 1}, {67, 1}, {1, 1}, {67, 0}})
+    compare(
+        [cols = cols, finite = finite](Place& place, DType t) {
+          constexpr std::int64_t rows = 70;
+          const auto n = rows * cols;
+          MatrixBuffer p(DType::f32, 1, n), g(DType::f32, 1, n), working(base::is_narrow(t) ? t : DType::bf16, 1, n),
+              row_var(DType::f32, 1, rows), column_var(DType::f32, 1, cols), row_factors(DType::f32, 1, rows),
+              column_factors(DType::f32, 1, cols), digits(DType::f64, 1, 21 * (rows + cols) + 42);
+          p.fill(1), g.fill(2), working.fill(3), row_var.fill(4), column_var.fill(5), row_factors.fill(6),
+              column_factors.fill(7);
+          for (std::int64_t i = 0; i < rows; ++i) row_var.set(0, i, std::abs(row_var(0, i)));
+          for (std::int64_t i = 0; i < cols; ++i) column_var.set(0, i, std::abs(column_var(0, i)));
+          g.set(0, 7, 3e-30), g.set(0, 8, 4e18), g.set(0, 9, 1e-42);  // beyond the window of a thread
+          std::vector<std::int64_t> lines(base::size(21 * (rows + cols))), squares(42);
+          std::vector<kernels::StepNumbers> numbers(1);
+          numbers[0].gradient_scale = 0.37f, numbers[0].finite = finite;
+          kernels::Adafactor h;
+          h.weight_decay = 0.1f, h.step = 3, h.numbers = place.raw(numbers);
+          const auto narrow = base::is_narrow(t) ? place(working) : base::View{};
+          const auto weights = place(p), gradient = place(g), of_lines = place(lines, {rows + cols, 21}),
+                     norms = place(squares, {1, 42}), row_moments = place(row_var), column_moments = place(column_var),
+                     by_row = place(row_factors), by_column = place(column_factors);
+          const auto of_rows = of_lines.row_range(0, rows), of_columns = of_lines.row_range(rows, cols);
+          const auto each_piece = [&](auto&& f) {
+            for (const auto& [from, to] : {std::pair<std::int64_t, std::int64_t>{0, n / 2}, {n / 2, n}})
+              f(from, to - from,
+                kernels::AdafactorPart{.gradient = gradient.elements(from, to - from),
+                                       .held = {from, cols},
+                                       .row_factors = by_row.elements(0, rows),
+                                       .column_factors = by_column.elements(0, cols)});
+          };
+          each_piece([&](auto, auto, const auto& part) {
+            kernels::add_line_squares(
+                place.exec(),
+                {.rule = h, .gradient = part.gradient, .held = part.held, .rows = of_rows, .columns = of_columns});
+          });
+          kernels::carry_lines(place.exec(), of_lines);
+          kernels::update_lines(place.exec(), {.rule = h,
+                                               .row_squares = of_rows,
+                                               .column_squares = of_columns,
+                                               .row_var = row_moments.elements(0, rows),
+                                               .column_var = column_moments.elements(0, cols),
+                                               .row_factors = by_row.elements(0, rows),
+                                               .column_factors = by_column.elements(0, cols),
+                                               .vector = cols == 1});
+          each_piece([&](std::int64_t from, std::int64_t count, const auto& part) {
+            kernels::add_adafactor_squares(place.exec(), h, part, weights.elements(from, count), norms);
+          });
+          kernels::carry_squares(place.exec(), norms);
+          each_piece([&](std::int64_t from, std::int64_t count, const auto& part) {
+            kernels::adafactor_update(place.exec(), {.rule = h,
+                                                     .part = part,
+                                                     .parameter = weights.elements(from, count),
+                                                     .working = narrow ? narrow.elements(from, count) : base::View{},
+                                                     .squares = norms,
+                                                     .count = n,
+                                                     .decays = from == 0});
+          });
+          place.fetch();
+          std::int64_t at = 0;
+          for (const auto* limbs : {&lines, &squares})
+            for (const auto limb : *limbs) digits.set(0, at++, static_cast<double>(limb));
+          Outputs out{p, row_var, column_var, digits};
+          if (finite != 0) out.push_back(row_factors), out.push_back(column_factors);
           if (base::is_narrow(t)) out.push_back(working);
           return out;
         },

@@ -1,6 +1,7 @@
 // Every operation refuses an operand of a type that its kernel would misread, and names the operand. Those of experts
 // are in types_experts_test.cpp.
 #include "kernels/activation/activation.h"
+#include "kernels/adafactor/adafactor.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/cast/cast.h"
@@ -56,6 +57,53 @@ TEST(OperandTypes, AdamW) {
             e,
             {.rule = kernels::AdamW{}, .gradient = v[1], .parameter = v[0], .states = {v[2], v[3]}, .working = v[4]});
       });
+}
+
+TEST(OperandTypes, Adafactor) {
+  const auto f = DType::f32, i = DType::i64;
+  const auto part = [](const auto& v) {
+    return kernels::AdafactorPart{.gradient = v[0], .held = {0, 2}, .row_factors = v[1], .column_factors = v[2]};
+  };
+  expect_types(
+      "add_line_squares", {{"gradient", {4}, f}, {"rows", {2, 21}, i}, {"columns", {2, 21}, i}},
+      [](auto& e, const auto& v) {
+        kernels::add_line_squares(e, {.rule = {}, .gradient = v[0], .held = {0, 2}, .rows = v[1], .columns = v[2]});
+      });
+  expect_types("carry_lines", {{"lines", {2, 21}, i}}, [](auto& e, const auto& v) { kernels::carry_lines(e, v[0]); });
+  expect_types("update_lines",
+               {{"row_squares", {2, 21}, i},
+                {"column_squares", {3, 21}, i},
+                {"row_var", {2}, f},
+                {"column_var", {3}, f},
+                {"row_factors", {2}, f},
+                {"column_factors", {3}, f}},
+               [](auto& e, const auto& v) {
+                 kernels::update_lines(e, {.rule = {},
+                                           .row_squares = v[0],
+                                           .column_squares = v[1],
+                                           .row_var = v[2],
+                                           .column_var = v[3],
+                                           .row_factors = v[4],
+                                           .column_factors = v[5]});
+               });
+  expect_types("add_adafactor_squares",
+               {{"gradient", {4}, f},
+                {"row_factors", {2}, f},
+                {"column_factors", {2}, f},
+                {"parameter", {4}, f},
+                {"squares", {1, 42}, i}},
+               [&](auto& e, const auto& v) { kernels::add_adafactor_squares(e, {}, part(v), v[3], v[4]); });
+  expect_types("adafactor_update",
+               {{"gradient", {4}, f},
+                {"row_factors", {2}, f},
+                {"column_factors", {2}, f},
+                {"parameter", {4}, f},
+                {"working", {4}, DType::bf16, {DType::f16}},
+                {"squares", {1, 42}, i}},
+               [&](auto& e, const auto& v) {
+                 kernels::adafactor_update(
+                     e, {.rule = {}, .part = part(v), .parameter = v[3], .working = v[4], .squares = v[5], .count = 4});
+               });
 }
 
 TEST(OperandTypes, TrustRatio) {
