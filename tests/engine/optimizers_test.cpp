@@ -6,6 +6,7 @@
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -99,9 +100,14 @@ std::string refusal_of(const std::function<void()>& work, std::string* hint = nu
 
 TEST(Optimizers, HaveTheSameBitsOnEveryLayout) {
   SmallRun runs;
+  const auto config = [&](const std::string& optimizer, const std::string& output) {
+    auto c = by(optimizer, runs, output);
+    c.steps = testing::by_day_or_night(6, 20);
+    return c;
+  };
   for (const auto& o : all_described())
     for (const char* dtype : {"f32", "bf16"}) {
-      const auto alone = by(o.name, runs, std::string("alone-") + dtype);
+      const auto alone = config(o.name, std::string("alone-") + dtype);
       const auto expected = runs.bits(alone, runs.run(alone, {1, 0, 1, dtype}));
       std::string held;
       for (const char* state : {"m", "v", "momentum"})
@@ -112,8 +118,8 @@ TEST(Optimizers, HaveTheSameBitsOnEveryLayout) {
            {ParallelLayout{2, 0, 1, dtype}, ParallelLayout{2, 1, 2, dtype}, ParallelLayout{3, 2, 1, dtype},
             ParallelLayout{2, 3, 1, dtype, "full"}, ParallelLayout{4, 3, 1, dtype, "none", 2},
             ParallelLayout{2, 0, 1, dtype, "none", 1, false, 2}}) {
-        auto c = by(o.name, runs,
-                    fmt::format("{}-{}-{}-{}-{}", dtype, layout.ranks, layout.zero, layout.tensor, layout.pipeline));
+        auto c = config(
+            o.name, fmt::format("{}-{}-{}-{}-{}", dtype, layout.ranks, layout.zero, layout.tensor, layout.pipeline));
         EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << c.output;
         for (const auto& report : runs.reports()) EXPECT_EQ(report.find("differs"), std::string::npos) << report;
       }

@@ -9,6 +9,7 @@
 #include "tests/engine/covering.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -163,7 +164,7 @@ TEST(SameBitsSharedExperts, DISABLED_EveryChoice) {
   expect_same(runs, testing::shared_choices(levels));
 }
 
-// A checkpoint is written once on each layout, and resumed once on each.
+// A checkpoint is written once on each layout, and resumed once on each: by day with one of the gates.
 TEST(SameBitsSharedExperts, StopAndResumeOnAnotherDegree) {
   SmallRun runs;
   const auto layout = [](int ranks, int experts, int tensor, int zero, int stages, const char* schedule,
@@ -181,6 +182,7 @@ TEST(SameBitsSharedExperts, StopAndResumeOnAnotherDegree) {
     auto whole = config_of(runs, gate, 1, fmt::format("whole-{}", gate));
     const auto expected = bits_of(runs, whole, runs.run(whole, layouts[0]));
     for (std::size_t i = 0; i < layouts.size(); ++i) {
+      if (!testing::at_night() && (static_cast<int>(i) + gate) % 2 == 0) continue;
       const auto& next = layouts[(i + 1) % layouts.size()];
       auto c = config_of(runs, gate, 1, fmt::format("resumed-{}-{}", gate, i));
       c.stop_after = 2;

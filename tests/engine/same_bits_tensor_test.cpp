@@ -3,6 +3,7 @@
 // resume has the bits of one rank.
 // --gtest_also_run_disabled_tests runs every choice.
 #include "tests/engine/every_layout.h"
+#include "tests/night.h"
 
 #include <array>
 
@@ -41,12 +42,12 @@ engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std:
                            (dropout ? "dropout-embedding = 0.1\ndropout-attention = 0.1\ndropout-attention-residual = "
                                       "0.2\ndropout-ffn-residual = 0.1\n"
                                     : ""));
-  c.steps = 5;
+  c.steps = testing::by_day_or_night(3, 5);
   c.micro_batch = 4;
   c.global_batch = dropout ? 24 : 20;
   c.local_accumulation = dropout ? 2 : 1;
   c.document_mask = llama ? "on" : "off";
-  c.validate_every = 5;
+  c.validate_every = c.steps;
   c.validation_sequences = 8;
   return c;
 }

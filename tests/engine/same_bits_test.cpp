@@ -2,6 +2,7 @@
 // on a stop and a resume on another layout.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +36,9 @@ TEST(SameBits, EveryRankCountAndStage) {
     for (int zero : {0, 1, 2, 3})
       layouts.push_back({ranks, zero, 1 + ranks % 2, "f32",
                          plan::name_of(plan::recomputations[static_cast<std::size_t>(ranks + zero) % 3])});
-  expect_same(runs, runs.config("f32"), layouts);
+  auto config = runs.config("f32");
+  config.steps = testing::by_day_or_night(6, 20);
+  expect_same(runs, config, layouts);
 }
 
 TEST(SameBits, Bf16AndLlamaWithDocumentMask) {
@@ -56,7 +59,7 @@ TEST(SameBits, AnyLocalAccumulation) {
   SmallRun runs;
   for (std::int64_t local_accumulation : {2, 7}) {
     auto config = runs.config(fmt::format("fold{}", local_accumulation));
-    config.local_accumulation = local_accumulation;
+    config.local_accumulation = local_accumulation, config.steps = testing::by_day_or_night(6, 20);
     std::vector<ParallelLayout> layouts;
     for (int ranks : {1, 2, 3}) {
       if (ranks > 14 / local_accumulation) continue;

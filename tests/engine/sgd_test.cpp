@@ -5,6 +5,7 @@
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +36,8 @@ std::string refusal_of(const std::function<void()>& work, std::string* hint = nu
 TEST(Sgd, HasTheSameBitsOnEveryLayout) {
   SmallRun runs;
   for (const char* dtype : {"f32", "bf16"}) {
-    const auto alone = sgd(runs, std::string("alone-") + dtype);
+    auto alone = sgd(runs, std::string("alone-") + dtype);
+    alone.steps = testing::by_day_or_night(6, 20);
     const auto expected = runs.bits(alone, runs.run(alone, {1, 0, 1, dtype}));
     EXPECT_NE(expected.find("/optimizer/momentum/layers.00.attention.q.weight"), std::string::npos) << expected;
     EXPECT_EQ(expected.find("/optimizer/m/"), std::string::npos);
@@ -45,6 +47,7 @@ TEST(Sgd, HasTheSameBitsOnEveryLayout) {
           ParallelLayout{2, 0, 1, dtype, "none", 1, false, 2}}) {
       auto c =
           sgd(runs, fmt::format("{}-{}-{}-{}-{}", dtype, layout.ranks, layout.zero, layout.tensor, layout.pipeline));
+      c.steps = alone.steps;
       EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << c.output;
       for (const auto& report : runs.reports()) EXPECT_EQ(report.find("differs"), std::string::npos) << report;
     }

@@ -3,6 +3,7 @@
 #include "libtrain/model/recompute.h"
 #include "libtrain/plan/blocks/block_registry.h"
 #include "tests/model/small_model.h"
+#include "tests/night.h"
 #include "tests/tools/outside/low_rank.h"
 
 #include <gtest/gtest.h>
@@ -92,7 +93,7 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
     targets = r.targets;
     return r.loss_sum;
   };
-  check_parameters(store, plan::occurrences(m), loss, emulated() ? 1 : 2);
+  check_parameters(store, plan::occurrences(m), loss, emulated() ? 1 : testing::by_day_or_night(1, 2));
   EXPECT_TRUE(runner.saved.empty());
   EXPECT_EQ(runner.activations.used_bytes(), 0);
   EXPECT_EQ(runner.workspace.used_bytes(), 0);
@@ -253,7 +254,7 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
     store.pull();
     return value + step.loss_sum;
   };
-  check_parameters(store, place.occurrences, objective, 4);
+  check_parameters(store, place.occurrences, objective, testing::by_day_or_night(2, 4));
   EXPECT_EQ(store.held, 0);
   EXPECT_EQ(store.opened, 0);
   for (const auto& occurrence : place.occurrences)
