@@ -1,5 +1,6 @@
 // Kernels that memory limits: bytes per second, beside the rate of a plain copy in the same run.
 #include "bench/limits.h"
+#include "kernels/adafactor/adafactor.h"
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/norm/norm.h"
@@ -9,6 +10,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace {
@@ -50,6 +52,38 @@ void adamw(benchmark::State& state) {
                               .parameter = View::of(p.data(), {count}),
                               .states = {View::of(m.data(), {count}), View::of(v.data(), {count})}});
   b.report(28.0 * count);
+}
+
+// A matrix of 4096 x 4096 in all passes: reads g three times and p twice, writes p, 24 bytes an element.
+void adafactor(benchmark::State& state) {
+  Bench b(state);
+  constexpr std::int64_t side = 4096, digits = kernels::square_sum_limbs;
+  static_assert(side * side == count);
+  auto p = values(), g = values(), row_var = values(side), column_var = values(side), by_row = values(side),
+       by_column = values(side);
+  std::vector<std::int64_t> sums(static_cast<std::size_t>((2 * side + 2) * digits));
+  const auto all = View::of(sums.data(), {2 * side + 2, digits}), rows = all.row_range(0, side),
+             columns = all.row_range(side, side), norms = all.row_range(2 * side, 2);
+  const auto of = [](std::vector<float>& x) { return View::of(x.data(), {static_cast<std::int64_t>(x.size())}); };
+  const kernels::AdafactorPart part{
+      .gradient = of(g), .held = {0, side}, .row_factors = of(by_row), .column_factors = of(by_column)};
+  const kernels::Adafactor rule;
+  for (auto _ : state) {
+    std::fill(sums.begin(), sums.end(), 0);
+    kernels::add_line_squares(*b.exec,
+                              {.rule = rule, .gradient = of(g), .held = part.held, .rows = rows, .columns = columns});
+    kernels::update_lines(*b.exec, {.rule = rule,
+                                    .row_squares = rows,
+                                    .column_squares = columns,
+                                    .row_var = of(row_var),
+                                    .column_var = of(column_var),
+                                    .row_factors = of(by_row),
+                                    .column_factors = of(by_column)});
+    kernels::add_adafactor_squares(*b.exec, rule, part, of(p), norms);
+    kernels::adafactor_update(*b.exec,
+                              {.rule = rule, .part = part, .parameter = of(p), .squares = norms, .count = count});
+  }
+  b.report(24.0 * count);
 }
 
 // Adds four contributions to a sum: four reads, one write.
@@ -111,6 +145,7 @@ void cross_entropy(benchmark::State& state) {
 
 BENCHMARK(copy)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(adamw)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(adafactor)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(ordered_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(square_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(layer_norm)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
