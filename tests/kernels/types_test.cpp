@@ -62,12 +62,12 @@ TEST(OperandTypes, AdamW) {
 TEST(OperandTypes, Adafactor) {
   const auto f = DType::f32, i = DType::i64;
   const auto part = [](const auto& v) {
-    return kernels::AdafactorPart{.gradient = v[0], .held = {0, 2}, .row_factors = v[1], .column_factors = v[2]};
+    return kernels::AdafactorPart{.gradient = v[0], .held = {0, 3}, .row_factors = v[1], .column_factors = v[2]};
   };
   expect_types(
-      "add_line_squares", {{"gradient", {4}, f}, {"rows", {2, 21}, i}, {"columns", {2, 21}, i}},
+      "add_line_squares", {{"gradient", {2, 3}, f}, {"rows", {2, 21}, i}, {"columns", {3, 21}, i}},
       [](auto& e, const auto& v) {
-        kernels::add_line_squares(e, {.rule = {}, .gradient = v[0], .held = {0, 2}, .rows = v[1], .columns = v[2]});
+        kernels::add_line_squares(e, {.rule = {}, .gradient = v[0], .held = {0, 3}, .rows = v[1], .columns = v[2]});
       });
   expect_types("carry_lines", {{"lines", {2, 21}, i}}, [](auto& e, const auto& v) { kernels::carry_lines(e, v[0]); });
   expect_types("update_lines",
@@ -87,22 +87,22 @@ TEST(OperandTypes, Adafactor) {
                                            .column_factors = v[5]});
                });
   expect_types("add_adafactor_squares",
-               {{"gradient", {4}, f},
+               {{"gradient", {2, 3}, f},
                 {"row_factors", {2}, f},
-                {"column_factors", {2}, f},
-                {"parameter", {4}, f},
+                {"column_factors", {3}, f},
+                {"parameter", {2, 3}, f},
                 {"squares", {1, 42}, i}},
                [&](auto& e, const auto& v) { kernels::add_adafactor_squares(e, {}, part(v), v[3], v[4]); });
   expect_types("adafactor_update",
-               {{"gradient", {4}, f},
+               {{"gradient", {2, 3}, f},
                 {"row_factors", {2}, f},
-                {"column_factors", {2}, f},
-                {"parameter", {4}, f},
-                {"working", {4}, DType::bf16, {DType::f16}},
+                {"column_factors", {3}, f},
+                {"parameter", {2, 3}, f},
+                {"working", {2, 3}, DType::bf16, {DType::f16}},
                 {"squares", {1, 42}, i}},
                [&](auto& e, const auto& v) {
                  kernels::adafactor_update(
-                     e, {.rule = {}, .part = part(v), .parameter = v[3], .working = v[4], .squares = v[5], .count = 4});
+                     e, {.rule = {}, .part = part(v), .parameter = v[3], .working = v[4], .squares = v[5], .count = 6});
                });
 }
 
