@@ -6,7 +6,10 @@
 namespace trainyard::testing {
 
 // tests/run.sh --nightly sets the variable.
-inline bool at_night() { return std::getenv("TRAINYARD_TEST_SHARE") != nullptr; }
+inline bool at_night() {
+  const char* share = std::getenv("TRAINYARD_TEST_SHARE");
+  return share != nullptr && *share != 0;
+}
 
 template <class T> T by_day_or_night(const T& day, const T& night) { return at_night() ? night : day; }
 

@@ -105,7 +105,10 @@ template <int V> struct Factors {
 template <int V, class Args>
 __device__ __forceinline__ Factors<V> factors_at(const Args& a, std::int64_t at, float scale) {
   const auto [row, group] = place_of((a.first + at) / V, a.cols / V);
-  return {scale, a.row_factors[row], vec_at<V>(a.column_factors + group * V)};
+  Factors<V> factors{scale, a.row_factors[row], {}};
+#pragma unroll
+  for (int k = 0; k < V; ++k) factors.columns.v[k] = a.column_factors[group * V + k];
+  return factors;
 }
 
 template <int V> __global__ void __launch_bounds__(row_threads) adafactor_squares_kernel(AdafactorSquaresArgs a) {
@@ -166,10 +169,10 @@ template <class W, int V> __global__ void adafactor_update_kernel(AdafactorUpdat
   if (blockIdx.x == 0 && threadIdx.x < a.n % V) adafactor_elements<W, 1>(a, a.n - 1 - threadIdx.x, scale, step_size);
 }
 
-// Whether groups of four lie in one row and at aligned addresses.
+// Whether groups of four lie in one row and at aligned addresses. Column factors lie anywhere: those of a parameter
+// follow the single one of each vector before it.
 template <class Args> bool in_fours(const Args& a) {
-  const auto address = reinterpret_cast<std::uintptr_t>(a.gradient) | reinterpret_cast<std::uintptr_t>(a.parameter) |
-                       reinterpret_cast<std::uintptr_t>(a.column_factors);
+  const auto address = reinterpret_cast<std::uintptr_t>(a.gradient) | reinterpret_cast<std::uintptr_t>(a.parameter);
   return a.cols % 4 == 0 && a.first % 4 == 0 && address % sizeof(Vec<float, 4>) == 0;
 }
 

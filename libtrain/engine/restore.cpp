@@ -157,6 +157,10 @@ void read_factored_states(const Start& start, Trainer& trainer, checkpoint::Read
         }
         const auto of = checkpoint::Kind::state(kind.states[s].name);
         const auto values = reader.read_tensor(of, flat_group.parameters[p]);
+        if (std::ssize(values) != to.count())  // the checkpoint is another one than when it was chosen
+          throw base::InputError(fmt::format("{}: {} of {} has {} numbers, not {}", reader.path(), of.name(),
+                                             flat_group.parameters[p].name, values.size(), to.count()),
+                                 "restore the checkpoint from a copy");
         if (counted[p]) sums.add(of, flat_group.parameters[p].name, 0, to.count(), values.data());
         tensor::copy(exec, base::ConstView::of(values.data(), {to.count()}), to);
         exec.synchronize();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -95,5 +96,13 @@ struct AttentionSpans {
         end[static_cast<std::size_t>(c.T + i)] = static_cast<std::int32_t>(c.T / 2);
   }
 };
+
+// Lengths of documents to try in T tokens; 0: one document. If there are several and `some`, one of them is left out:
+// which one depends on `turn`.
+inline std::vector<int> document_lengths(std::int64_t T, bool some, std::int64_t turn) {
+  std::vector<int> lengths = T < 30 ? std::vector{0} : T < 150 ? std::vector{0, 30} : std::vector{0, 30, 150};
+  if (some && lengths.size() > 1) lengths.erase(lengths.begin() + turn % std::ssize(lengths));
+  return lengths;
+}
 
 }  // namespace trainyard::test

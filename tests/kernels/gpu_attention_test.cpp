@@ -6,7 +6,6 @@
 #include "tests/gpu_main.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/kernels/gpu_compare.h"
-#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +44,6 @@ class Capability {
   std::optional<std::string> asked_;  // the variable's earlier value
 };
 constexpr auto hopper = "9.0", ampere = "8.0";
-bool emulated() { return std::string(tensor::gpu_module().runtime->name) == "emulated"; }
 
 struct Problem {
   AttentionCase c;
@@ -343,11 +341,8 @@ struct Fused {
   }
 };
 
-// On the emulator, which is slow, one of the lengths of documents is left out by day: each time another one.
 TEST(GpuAttention, OfHopperEqualsTheCpu) {
   const Capability capability(hopper);
-  const bool some = emulated() && !testing::at_night();
-  std::size_t turn = 0;
   for (const auto& [batch, T, heads, kv] : {std::tuple{2, 1, 4, 2},
                                             {3, 63, 2, 1},
                                             {2, 64, 2, 2},
@@ -359,13 +354,9 @@ TEST(GpuAttention, OfHopperEqualsTheCpu) {
                                             {3, 200, 6, 2},
                                             {1, 1000, 2, 1},
                                             {3, 200, 32, 8}})  // more tiles than a device has multiprocessors
-    for (const int d : {64, 128}) {
-      const std::vector<int> lengths = T < 30 ? std::vector{0} : T < 150 ? std::vector{0, 30} : std::vector{0, 30, 150};
-      const auto left_out = (turn / 2 + turn % 2) % lengths.size();
-      ++turn;
-      for (std::size_t n = 0; n < lengths.size(); ++n) {
-        const int document = lengths[n];
-        if ((some && lengths.size() > 1 && n == left_out) || (emulated() && (T == 1000 || heads == 32))) continue;
+    for (const int d : {64, 128})
+      for (const int document : document_lengths(T, by_day(), d + T)) {
+        if (emulated() && (T == 1000 || heads == 32)) continue;
         SCOPED_TRACE(::testing::Message() << batch << " times " << T << " tokens, " << heads << " heads of " << d
                                           << ", documents of " << document);
         const auto one = [batch = batch, T = T, heads = heads, kv = kv, d, document](Place& place, DType) {
@@ -376,7 +367,6 @@ TEST(GpuAttention, OfHopperEqualsTheCpu) {
         compare(one, Same::tolerance, {DType::bf16});
         if (HasFatalFailure()) return;
       }
-    }
 }
 
 // The Hopper kernels round at other places than other kernels. Cases that they do not support keep their bits.
@@ -436,7 +426,6 @@ TEST(GpuAttention, OfHopperTakesWhatItHas) {
 TEST(GpuAttention, OfHopperToTheElement) {
   const Capability capability(hopper);
   constexpr std::int64_t T = 300, from = 131;
-  const bool some = emulated() && !testing::at_night();
   for (const std::int64_t d : {64, 128}) {
     Fused before(2, T, 2, 1, d), again = before;
     for (std::int64_t i = from; i < T; ++i)
@@ -446,8 +435,8 @@ TEST(GpuAttention, OfHopperToTheElement) {
     const auto want = before.run(place);
     const auto more = again.run(place);
     for (std::size_t n = 0; n < want.size(); ++n) EXPECT_EQ(more[n].bytes, want[n].bytes) << n;
-    for (const std::int64_t j : {0, 64, 128, 130, 131, 299, 63, 127, 132, 256}) {
-      if (some && (j == 63 || j == 127 || j == 132 || j == 256)) continue;
+    for (const std::int64_t j : {0, 63, 64, 127, 128, 130, 131, 132, 256, 299}) {
+      if (by_day() && (j == 63 || j == 127 || j == 132 || j == 256)) continue;
       // Changes key and value j in the first sequence, and the output gradient of query j in the second sequence.
       Fused after(2, T, 2, 1, d);
       after.start = before.start;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/kernels/gpu_place.h"
+#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,10 @@
 #include <vector>
 
 namespace trainyard::test {
+
+inline bool emulated() { return std::string(tensor::gpu_module().runtime->name) == "emulated"; }
+// By day the emulator, which is slow, tries fewer cases.
+inline bool by_day() { return emulated() && !testing::at_night(); }
 
 using Outputs = std::vector<MatrixBuffer>;
 using Case = std::function<Outputs(Place& place, DType t)>;

@@ -50,7 +50,7 @@ TEST(OptimizerKind, SaysWhatAnUpdateTakes) {
   EXPECT_EQ(lamb.settings, adamw.settings);
   const auto& adafactor = optimizer_kind("adafactor");
   EXPECT_EQ(adafactor.state_bytes(), 0) << "of each element";
-  EXPECT_EQ(adafactor.update_bytes(), 4 * (1 + 2 + 3)) << "rows and columns, norms and weights are a pass each";
+  EXPECT_EQ(adafactor.update_bytes(), 4 * (1 + 1 + 2 + 3)) << "rows, columns, norms and weights are a pass each";
   EXPECT_TRUE(adafactor.reads("beta2-decay") && adafactor.reads("scale-parameter") && !adafactor.reads("beta2"));
   const auto& lion = optimizer_kind("lion");
   EXPECT_EQ(lion.state_bytes(), 4);
@@ -87,6 +87,9 @@ TEST(OptimizerKind, RegistrationsAreChecked) {
   for (const auto shape : {Shape::rows, Shape::columns})
     EXPECT_THROW(register_optimizer({"tested", {{"s", base::DType::f16, shape}}, {}}), std::logic_error);
   EXPECT_THROW(register_optimizer({"tested", {{"r", base::DType::f32, Shape::rows}, {"m"}}, {}}), std::logic_error);
+  EXPECT_THROW(register_optimizer({"tested", {{"r", base::DType::f32, Shape::rows}}, {}}), std::logic_error);
+  EXPECT_THROW(register_optimizer({"tested", {{"m"}}, {}, OptimizerKind::Collective::factored_moments}),
+               std::logic_error);
   EXPECT_THROW(optimizer_kind("tested"), base::UsageError) << "none of these was taken";
 }
 
@@ -120,8 +123,10 @@ TEST(OptimizerKind, RowsAndColumnsArePlanned) {
 
 TEST(OptimizerKind, StatesMayHaveANumberForEachRowOrColumn) {
   using Shape = OptimizerState::Shape;
-  register_optimizer(
-      {"tested_factored", {{"m"}, {"r", base::DType::f32, Shape::rows}, {"c", base::DType::f32, Shape::columns}}, {}});
+  register_optimizer({"tested_factored",
+                      {{"m"}, {"r", base::DType::f32, Shape::rows}, {"c", base::DType::f32, Shape::columns}},
+                      {},
+                      OptimizerKind::Collective::factored_moments});
   const auto& states = optimizer_kind("tested_factored").states;
   ASSERT_EQ(states.size(), 3u);
   EXPECT_EQ(states[0].shape, Shape::parameter);

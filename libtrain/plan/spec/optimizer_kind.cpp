@@ -81,7 +81,7 @@ base::DType OptimizerKind::state_dtype() const { return states.empty() ? base::D
 std::int64_t OptimizerKind::update_bytes() const {
   constexpr auto number = base::size_of(base::DType::f32);
   const std::int64_t once = 3 * number + 2 * state_bytes();
-  if (collective == factored_moments) return once + 3 * number;
+  if (collective == factored_moments) return once + 4 * number;
   return collective == parameter_norms ? once + number + 2 * state_bytes() : once;
 }
 
@@ -113,6 +113,8 @@ void register_optimizer(const OptimizerKind& kind) {
     TRAINYARD_ASSERT(state->dtype == base::DType::f32, "the state {} of {} is {}: that is not built", state->name,
                      kind.name, base::name_of(state->dtype));
   }
+  TRAINYARD_ASSERT(kind.has_factored_states() == (kind.collective == factored_moments),
+                   "{} has states of rows and columns without their sums, or sums without such states", kind.name);
   put(optimizers(), kind);
 }
 

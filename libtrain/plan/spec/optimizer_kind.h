@@ -47,7 +47,7 @@ struct OptimizerKind {
   }
   // Bytes that an update reads and writes for each element of f32 weights: weight, gradient and states are read, weight
   // and states are written. Norms of parameters take two more passes: weight and states are read in each. Sums of rows
-  // and columns take a pass over the gradient, and norms another one over gradient and weight.
+  // and of columns take a pass each over the gradient, and norms another one over gradient and weight.
   std::int64_t update_bytes() const;
   bool reads(const std::string& setting) const;
 };
