@@ -181,14 +181,14 @@ void OptimizerStates::apply_factored(GradientReduction& gradients, Weights& weig
   }
   norms_->agree();
   for (int u = 0; u < c_.flat_groups(); ++u)
-    for (const auto& [all, parameter] : base::at(ranges_, u).parameters)
-      visit(u, parameter, all, [&](const auto& part, const UpdatedRange& elements) {
-        const auto& p = c_.flat_group(u).parameters[parameter];
+    for (const auto& of : base::at(ranges_, u).parameters)
+      visit(u, of.parameter, of.all, [&](const auto& part, const UpdatedRange& elements) {
+        const auto& p = c_.flat_group(u).parameters[of.parameter];
         kernels::adafactor_update(c_.compute, {.rule = rule,
                                                .part = part,
                                                .parameter = elements.parameter,
                                                .working = elements.working,
-                                               .squares = norms_->squares(u, parameter),
+                                               .squares = norms_->squares(u, of.parameter),
                                                .count = p.count(),
                                                .decays = p.decay});
       });

@@ -175,12 +175,15 @@ void parity(const std::string& name, base::DType dtype, const Tolerance& toleran
 constexpr Tolerance f32{2e-6, 2e-5, 20, 0, 1e-6};
 constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};  // least: the gradient of a key bias is rounding error alone
 
+// A rate of 0.6 makes losses five times as sensitive: PyTorch's own f32 run is 1.2e-6 away.
+constexpr Tolerance large_steps{1e-5, 1e-4, 20, 0, 1e-6};
+
 constexpr Tolerance f16{1e-3, 1e-2, 0, 0.02, 3e-4};
 
 TEST(PyTorchUpdate, LayerNormF32) { parity("update-layer", base::DType::f32, f32); }
 TEST(PyTorchUpdate, RmsNormF32) { parity("update-rms", base::DType::f32, f32); }
 TEST(PyTorchUpdate, AdamF32) { parity("update-adam", base::DType::f32, f32); }
-TEST(PyTorchUpdate, AdafactorF32) { parity("update-adafactor", base::DType::f32, f32); }
+TEST(PyTorchUpdate, AdafactorF32) { parity("update-adafactor", base::DType::f32, large_steps); }
 TEST(PyTorchUpdate, LayerNormBf16) { parity("update-layer", base::DType::bf16, bf16); }
 TEST(PyTorchUpdate, RmsNormBf16) { parity("update-rms", base::DType::bf16, bf16); }
 TEST(PyTorchUpdate, LayerNormF16) { parity("update-layer", base::DType::f16, f16); }
