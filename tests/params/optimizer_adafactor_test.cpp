@@ -1,6 +1,6 @@
 // Tests updates with Adafactor in a parameter store: 40 steps against double precision, the same bits of weights and
 // states on every layout, and what ranks send.
-#include "tests/params/plain_updates.h"
+#include "tests/params/store_updates.h"
 
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/blocks/held.h"
@@ -24,67 +24,11 @@ void update(params::ZeroStore& store, std::int64_t step, bool scale_parameter) {
   store.update(rules);
 }
 
-float number(std::int64_t what, std::int64_t step, const std::string& name, std::int64_t i) {
-  return value(Values::scattered, what, step, static_cast<std::int64_t>(std::hash<std::string>()(name) % 1000), 0, i);
-}
-
-float initial(const std::string& name, std::int64_t i) { return 0x1p-3f * number(1, 0, name, i); }
-
-// Values of logical parameters and of their states by name.
-using Whole = std::map<std::string, Floats>;
-
-// The weights of all ranks after `steps` updates.
+// The weights of logical parameters, and their states, by name.
 Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std::int64_t steps, bool scale_parameter) {
-  Whole out;
+  Whole of_states;
   std::mutex mutex;
-  on_ranks(model, layout, [&](Ground& g) {
-    const auto& topology = g.world.topology;
-    const auto part_of = [&](const plan::Parameter& p) { return plan::held_part(p, topology, g.world.rank); };
-    params::ZeroStore store(g.context);
-    auto& states = store.states();
-    // f(shard index, parameter, run of it) for what lies in this rank's shard of a flat group
-    const auto each_of_shard = [&](int u, const auto& f) {
-      const auto& l = g.set.layouts[static_cast<std::size_t>(u)];
-      for (const auto& held : plan::held_ranges(l, g.rank() * l.shard, (g.rank() + 1) * l.shard)) {
-        const auto& p = g.context.flat_group(u).parameters[held.parameter];
-        plan::for_each_held_run(p, part_of(p), held.first, held.count,
-                                [&](const plan::HeldRun& run) { f(held.at + run.held - held.first, p, run); });
-      }
-    };
-    for (int u = 0; u < g.flat_groups(); ++u) {
-      const auto zeros = [](base::View view) { std::fill_n(view.ptr<float>(), view.count(), 0.0f); };
-      zeros(states.master_shard(u));
-      for (std::size_t p = 0; p < g.context.flat_group(u).parameters.size(); ++p)
-        for (std::size_t s = 0; s < 2; ++s) zeros(states.factored_state(s, u, p));
-      each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
-        for (std::int64_t i = 0; i < run.count; ++i)
-          states.master_shard(u).ptr<float>()[at + i] = initial(p.name, run.logical + i);
-      });
-    }
-    store.shards_loaded();
-    for (std::int64_t step = 1; step <= steps; ++step) {
-      store.begin_step({});
-      store.begin_backward({0, params::GradientReduction::Position::Place::only});
-      for (const auto occurrence : g.set.occurrences) {
-        auto gradients = store.grads(occurrence);
-        const auto& group = g.context.flat_group(occurrence.flat_group);
-        for (std::size_t s = 0; s < group.parameters.size(); ++s) {
-          const auto& p = group.parameters[s];
-          auto* to = gradients.gradient(static_cast<int>(s)).ptr<float>();
-          std::fill_n(to, g.context.layout(occurrence.flat_group).count(s), 0.0f);
-          if (g.rank() != 0 || occurrence.index > 0) continue;  // one micro-batch has it all
-          plan::for_each_held_run(p, part_of(p), 0, g.context.layout(occurrence.flat_group).count(s),
-                                  [&](const plan::HeldRun& run) {
-                                    for (std::int64_t i = 0; i < run.count; ++i)
-                                      to[run.held + i] = number(2, step, p.name, run.logical + i);
-                                  });
-        }
-        gradients.commit();
-      }
-      store.finish();
-      update(store, step, scale_parameter);
-    }
-    store.complete_weights();
+  const auto after = [&](Ground& g, params::ZeroStore& store) {
     // As many bytes as the plan says, in each group.
     auto calls = plan::factored_moment_calls(g.set.table, g.context.shape);
     for (auto& c : plan::parameter_norm_calls(g.set.table, g.context.shape)) calls.push_back(std::move(c));
@@ -99,31 +43,22 @@ Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std:
           << layout.text() << " rank " << g.world.rank;
     }
     const std::lock_guard lock(mutex);
-    for (int u = 0; u < g.flat_groups(); ++u) {
-      // All ranks have the same states.
+    for (int u = 0; u < g.flat_groups(); ++u) {  // all ranks have the same states
       const auto& parameters = g.context.flat_group(u).parameters;
       for (std::size_t p = 0; p < parameters.size(); ++p)
         for (std::size_t s = 0; s < 2; ++s) {
-          const auto view = states.factored_state(s, u, p);
+          const auto view = store.states().factored_state(s, u, p);
           const Floats values(view.ptr<float>(), view.ptr<float>() + view.count());
-          auto& to = out[(s == 0 ? "row_var " : "column_var ") + parameters[p].name];
+          auto& to = of_states[(s == 0 ? "row_var " : "column_var ") + parameters[p].name];
           if (to.empty()) to = values;
           ASSERT_EQ(std::memcmp(to.data(), values.data(), 4 * values.size()), 0) << parameters[p].name;
         }
-      each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
-        auto& to = out[p.name];
-        to.resize(static_cast<std::size_t>(p.count()));
-        for (std::int64_t i = 0; i < run.count; ++i) {
-          const float w = states.master_shard(u).ptr<float>()[at + i];
-          to[static_cast<std::size_t>(run.logical + i)] = w;
-          if (layout.working == base::DType::f32) continue;
-          std::uint16_t bits = 0;
-          std::memcpy(&bits, static_cast<const char*>(store.weights().own_shard(u).data) + 2 * (at + i), 2);
-          ASSERT_EQ(bits, bf16_bits(w)) << p.name;
-        }
-      });
     }
-  });
+  };
+  auto out = updated(
+      model, layout, steps, [=](params::ZeroStore& store, std::int64_t step) { update(store, step, scale_parameter); },
+      after);
+  out.merge(of_states);
   return out;
 }
 

@@ -32,7 +32,7 @@ void expect_planned_bytes(Ground& g, std::int64_t steps) {
 Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std::int64_t steps, bool nesterov) {
   return test::updated(
       model, layout, steps, [nesterov](params::ZeroStore& store, std::int64_t step) { update(store, step, nesterov); },
-      [steps](Ground& g) { expect_planned_bytes(g, steps); });
+      [steps](Ground& g, params::ZeroStore&) { expect_planned_bytes(g, steps); });
 }
 
 using Doubles = std::vector<double>;

@@ -27,7 +27,7 @@ using Whole = std::map<std::string, Floats>;
 // The weights of all ranks after `steps` updates. `after` is called on each rank at the end.
 inline Whole updated(const plan::ModelConfig& model, const ParallelLayout& layout, std::int64_t steps,
                      const std::function<void(params::ZeroStore&, std::int64_t step)>& update,
-                     const std::function<void(Ground&)>& after = {}) {
+                     const std::function<void(Ground&, params::ZeroStore&)>& after = {}) {
   Whole out;
   std::mutex mutex;
   on_ranks(model, layout, [&](Ground& g) {
@@ -47,7 +47,10 @@ inline Whole updated(const plan::ModelConfig& model, const ParallelLayout& layou
     for (int u = 0; u < g.flat_groups(); ++u) {
       const auto clear = [](base::View view) { std::memset(view.data, 0, static_cast<std::size_t>(view.bytes())); };
       clear(states.master_shard(u));
-      for (std::size_t s = 0; s < states.kind().states.size(); ++s) clear(states.state_shard(s, u));
+      for (std::size_t s = 0; s < states.kind().element_states(); ++s) clear(states.state_shard(s, u));
+      for (std::size_t s = states.kind().element_states(); s < states.kind().states.size(); ++s)
+        for (std::size_t p = 0; p < g.context.flat_group(u).parameters.size(); ++p)
+          clear(states.factored_state(s, u, p));
       each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
         for (std::int64_t i = 0; i < run.count; ++i)
           states.master_shard(u).ptr<float>()[at + i] = initial(p.name, run.logical + i);
@@ -77,7 +80,7 @@ inline Whole updated(const plan::ModelConfig& model, const ParallelLayout& layou
       update(store, step);
     }
     store.complete_weights();
-    if (after) after(g);
+    if (after) after(g, store);
     const std::lock_guard lock(mutex);
     for (int u = 0; u < g.flat_groups(); ++u)
       each_of_shard(u, [&](std::int64_t at, const plan::Parameter& p, const plan::HeldRun& run) {
