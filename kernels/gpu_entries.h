@@ -37,7 +37,6 @@ namespace trainyard::kernels {
 // the next number of tensor::gpu_abi.
 #define TRAINYARD_GPU_OPERATIONS(X)                     \
   X(activation, ActivationArgs)                         \
-  X(adafactor_carry, AdafactorCarryArgs)                \
   X(adafactor_factors, AdafactorFactorsArgs)            \
   X(adafactor_lines, AdafactorLinesArgs)                \
   X(adafactor_squares, AdafactorSquaresArgs)            \

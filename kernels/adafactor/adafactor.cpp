@@ -96,17 +96,6 @@ void add_line_squares(tensor::Exec& exec, const LineSquares& part) {
       [](const auto& a) { TRAINYARD_CPU_CALL(adafactor_lines_cpu, (a)); });
 }
 
-void carry_lines(tensor::Exec& exec, base::View lines) {
-  require_lines(lines, lines.count() / square_sum_limbs, "carry_lines", "lines");
-  const AdafactorCarryArgs a{lines.ptr<std::int64_t>(), lines.count() / square_sum_limbs};
-  if (a.count == 0) return;
-  exec.run([&exec, a] {
-    if (exec.on_gpu())
-      return tensor::require_gpu(gpu_kernels().adafactor_carry(a, exec.stream()), "carry_lines on the GPU");
-    for (std::int64_t l = 0; l < a.count; ++l) carry_digits(a.lines + l * square_sum_limbs);
-  });
-}
-
 void update_lines(tensor::Exec& exec, const LineUpdate& u) {
   constexpr const char* name = "update_lines";
   AdafactorFactorsArgs a;

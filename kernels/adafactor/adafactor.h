@@ -14,10 +14,10 @@ namespace trainyard::kernels {
 // A step has these passes over the parts of a parameter that ranks hold. Each f32 operation is rounded on its own, and
 // sums are exact or in f64 in a fixed order, so no result depends on how a parameter is divided.
 //   add_line_squares    the squares of g = gradient * gradient_scale, by row and by column, as integers; they are
-//                       carried (carry_lines) and added over ranks
+//                       carried (carry_squares in kernels/update/trust_ratio.h) and added over ranks
 //   update_lines        row_var and column_var, and the factors of the update
-//   add_adafactor_squares  the squares of the parameter and of its update u; they are carried (carry_squares in
-//                       kernels/update/trust_ratio.h) and added over ranks
+//   add_adafactor_squares  the squares of the parameter and of its update u; they are carried and added
+//                       over ranks, too
 //   adafactor_update    the parameter
 // A parameter with one dim is a matrix of one column whose row_var is the second moment of each element.
 
@@ -51,9 +51,6 @@ struct LineSquares {
   base::View rows, columns;  // i64 [rows][square_sum_limbs], [cols][square_sum_limbs] of the held matrix
 };
 void add_line_squares(tensor::Exec& exec, const LineSquares& part);
-
-// Carries in each line of i64 [lines][square_sum_limbs], so that the sums over 2^20 ranks (all_reduce as i64) fit.
-void carry_lines(tensor::Exec& exec, base::View lines);
 
 // Of one logical parameter of r rows and c columns. In f64, then rounded to f32, with w = t^-beta2_decay. A second
 // moment is at most the largest f32, so that no factor is of infinity:

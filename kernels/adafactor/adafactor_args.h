@@ -56,10 +56,6 @@ struct AdafactorUpdateArgs {
 };
 TRAINYARD_CPU_KERNEL(void, adafactor_update_cpu, (const AdafactorUpdateArgs& args))
 
-struct AdafactorCarryArgs {
-  std::int64_t *lines = nullptr, count = 0;
-};
-
 struct AdafactorFactorsArgs {
   const std::int64_t *row_squares = nullptr, *column_squares = nullptr;
   std::int64_t rows = 0, cols = 0;

@@ -55,46 +55,22 @@ struct Tile {
 
 // As add_digits, with sums for each column of the tile.
 template <int count> void add_tile(const Tile& t, int low, int64_t (*sums)[square_sum_limbs]) {
-  constexpr int lanes = 16;
-  const std::uint64_t bits = static_cast<std::uint64_t>(1023 - low - (count - 1) * digit_bits) << 52;
-  double scale;  // 2^-(low + (count - 1) * digit_bits)
-  __builtin_memcpy(&scale, &bits, 8);
-  for (int64_t from = 0; from < t.width; from += lanes) {
-    double own[count][lanes] = {};
-    for (int64_t i = 0; i < t.rows; ++i) {
-      double rest[lanes];
-#pragma omp simd
-      for (int l = 0; l < lanes; ++l) {
-        const double v = t.x[i][from + l];
-        rest[l] = v * v * scale;
-      }
-#pragma GCC unroll 4
-      for (int k = count - 1; k > 0; --k) {
-#pragma omp simd
-        for (int l = 0; l < lanes; ++l) {
-          const double digit = (rest[l] + 0x1.8p52) - 0x1.8p52;
-          own[k][l] += digit;
-          rest[l] = (rest[l] - digit) * static_cast<double>(int64_t{1} << digit_bits);
-        }
-      }
-#pragma omp simd
-      for (int l = 0; l < lanes; ++l) own[0][l] += rest[l];
-    }
+  const double scale = scale_to_digits<count>(low);
+  for (int64_t from = 0; from < t.width; from += square_lanes) {
+    double own[count][square_lanes] = {};
+    for (int64_t i = 0; i < t.rows; ++i) add_lanes<count>(t.x[i] + from, scale, own);
     for (int k = 0; k < count; ++k)
-      for (int l = 0; l < lanes; ++l)
+      for (int l = 0; l < square_lanes; ++l)
         if (own[k][l] != 0) add_total(static_cast<int64_t>(own[k][l]), low + k * digit_bits + 320, sums[from + l]);
   }
 }
 
 void add_tile(const Tile& t, int64_t (*sums)[square_sum_limbs]) {
   if (t.most == 0) return;
-  if (t.most < 0x47800000u && t.least >= 0x2b800000u) {  // the range of add_square_block
-    const int low = 2 * (static_cast<int>(t.least >> 23) - 127 - 23),
-              high = 2 * (static_cast<int>(t.most >> 23) - 127 + 1), width = high - low;
-    if (width <= most_bits + digit_bits) add_tile<2>(t, low, sums);
-    else if (width <= most_bits + 2 * digit_bits) add_tile<3>(t, low, sums);
-    else add_tile<4>(t, low, sums);
-    return;
+  if (const SquareDigits digits(t.most, t.least); digits.count > 0) {
+    if (digits.count == 2) return add_tile<2>(t, digits.low, sums);
+    if (digits.count == 3) return add_tile<3>(t, digits.low, sums);
+    return add_tile<4>(t, digits.low, sums);
   }
   for (int64_t i = 0; i < t.rows; ++i)
     for (int64_t j = 0; j < t.width; ++j) {
@@ -107,7 +83,7 @@ void add_tile(const Tile& t, int64_t (*sums)[square_sum_limbs]) {
 // Reads columns [column, column + n) of rows [row, row + t.rows); zeros stand for elements that are not of the part.
 void read_tile(const AdafactorLinesArgs& a, int64_t row, int64_t column, int64_t n, Tile& t) {
   const float scale = a.scale;
-  std::uint32_t most = 0, least = 0x47800000u;
+  std::uint32_t most = 0, least = unbounded_magnitude;
   for (int64_t i = 0; i < t.rows; ++i) {
     const int64_t at = (row + i) * a.cols + column - a.first;  // of the part
     const int64_t from = at >= 0 ? 0 : -at < n ? -at : n, end = a.n - at < 0 ? 0 : a.n - at < n ? a.n - at : n;
@@ -119,7 +95,7 @@ void read_tile(const AdafactorLinesArgs& a, int64_t row, int64_t column, int64_t
       x[j] = gradient[at + j] * scale;
       const std::uint32_t bits = float_to_bits(x[j]) & 0x7fffffffu;
       most = bits > most ? bits : most;
-      const std::uint32_t nonzero = bits == 0 ? 0x47800000u : bits;
+      const std::uint32_t nonzero = bits == 0 ? unbounded_magnitude : bits;
       least = nonzero < least ? nonzero : least;
     }
   }
@@ -136,7 +112,7 @@ void add_columns(const AdafactorLinesArgs& a, int64_t from, int64_t to) {
     const int64_t column = from / down * tile_cols, n = a.cols - column < tile_cols ? a.cols - column : tile_cols;
     const int64_t end = (from / down + 1) * down < to ? (from / down + 1) * down : to;
     set_zero(&sums[0][0], tile_cols * square_sum_limbs);
-    t.width = (n + 15) / 16 * 16;
+    t.width = (n + square_lanes - 1) / square_lanes * square_lanes;
     for (; from < end; ++from) {
       const int64_t row = from % down * tile_rows;
       t.rows = rows - row < tile_rows ? rows - row : tile_rows;

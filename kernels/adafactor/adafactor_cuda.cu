@@ -66,10 +66,6 @@ __global__ void adafactor_columns_kernel(AdafactorLinesArgs a, std::int64_t down
   }
 }
 
-__global__ void adafactor_carry_kernel(AdafactorCarryArgs a) {
-  TRAINYARD_EACH(line, a.count) { carry_digits(a.lines + line * square_sum_limbs); }
-}
-
 __global__ void adafactor_lines_kernel(AdafactorFactorsArgs a) {
   if (changes_nothing(a.numbers)) return;
   TRAINYARD_EACH(line, a.rows + a.cols) { update_line(a, line); }
@@ -189,11 +185,6 @@ const char* gpu::adafactor_lines(const AdafactorLinesArgs& a, void* stream) {
   const std::int64_t down = std::max<std::int64_t>(32, rows * a.cols >> 18);
   TRAINYARD_LAUNCH(adafactor_columns_kernel, false, blocks_for((rows + down - 1) / down * a.cols), 256, stream, a,
                    down);
-  return launch_failure();
-}
-
-const char* gpu::adafactor_carry(const AdafactorCarryArgs& a, void* stream) {
-  TRAINYARD_LAUNCH(adafactor_carry_kernel, false, blocks_for(a.count), 256, stream, a);
   return launch_failure();
 }
 

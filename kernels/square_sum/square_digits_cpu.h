@@ -43,37 +43,63 @@ inline void add_total(int64_t total, int position, int64_t* limbs) {
   limbs[digit + 2] += static_cast<int64_t>(wide >> 64);
 }
 
-// Adds the squares of n values, at most 4096 and a multiple of 16. Each square is a multiple of 2^low and less than
-// 2^(low + (count - 1) * digit_bits + most_bits). A digit is the whole number nearest to the rest, so it may be
-// negative. Each product by a power of two, each difference and each sum is exact.
-template <int count> void add_digits(const float* x, int64_t n, int low, int64_t* limbs) {
-  constexpr int width = 16;
-  double sums[count][width] = {};
-  const std::uint64_t bits = static_cast<std::uint64_t>(1023 - low - (count - 1) * digit_bits) << 52;
-  double scale;  // 2^-(low + (count - 1) * digit_bits)
-  __builtin_memcpy(&scale, &bits, 8);
-  for (int64_t i = 0; i < n; i += width) {
-    double rest[width];
-#pragma omp simd
-    for (int l = 0; l < width; ++l) {
-      const double v = x[i + l];
-      rest[l] = v * v * scale;
-    }
-#pragma GCC unroll 4
-    for (int k = count - 1; k > 0; --k) {
-#pragma omp simd
-      for (int l = 0; l < width; ++l) {
-        const double digit = (rest[l] + 0x1.8p52) - 0x1.8p52;
-        sums[k][l] += digit;
-        rest[l] = (rest[l] - digit) * static_cast<double>(int64_t{1} << digit_bits);
-      }
-    }
-#pragma omp simd
-    for (int l = 0; l < width; ++l) sums[0][l] += rest[l];
+constexpr int square_lanes = 16;
+
+// Of 2^16, as bits of f32: magnitudes from here on have no common digits.
+constexpr std::uint32_t unbounded_magnitude = 0x47800000u;
+
+// The digits that hold squares: each is a multiple of 2^low and less than 2^(low + (count - 1) * digit_bits +
+// most_bits). count is 0 where no four digits do.
+struct SquareDigits {
+  int low = 0, count = 0;
+  // Of values below 2^16 and, except for zeros, at least 2^-40. The magnitudes are bits of f32, `least` of those that
+  // are not zero; unbounded_magnitude if there is none.
+  SquareDigits(std::uint32_t most, std::uint32_t least) {
+    if (most >= unbounded_magnitude || least < 0x2b800000u) return;
+    // A value of exponent e is a multiple of 2^(e - 23) and less than 2^(e + 1).
+    low = 2 * (static_cast<int>(least >> 23) - 127 - 23);
+    const int width = 2 * (static_cast<int>(most >> 23) - 127 + 1) - low;
+    count = width <= most_bits + digit_bits ? 2 : width <= most_bits + 2 * digit_bits ? 3 : 4;
   }
+};
+template <int count> inline double scale_to_digits(int low) {  // 2^-(low + (count - 1) * digit_bits)
+  const std::uint64_t bits = static_cast<std::uint64_t>(1023 - low - (count - 1) * digit_bits) << 52;
+  double scale;
+  __builtin_memcpy(&scale, &bits, 8);
+  return scale;
+}
+
+// Adds the digits of the squares of 16 values to sums of each lane. A digit is the whole number nearest to the rest, so
+// it may be negative. Each product by a power of two, each difference and each sum of up to 256 digits is exact.
+template <int count>
+[[gnu::always_inline]] inline void add_lanes(const float* x, double scale, double (*sums)[square_lanes]) {
+  double rest[square_lanes];
+#pragma omp simd
+  for (int l = 0; l < square_lanes; ++l) {
+    const double v = x[l];
+    rest[l] = v * v * scale;
+  }
+#pragma GCC unroll 4
+  for (int k = count - 1; k > 0; --k) {
+#pragma omp simd
+    for (int l = 0; l < square_lanes; ++l) {
+      const double digit = (rest[l] + 0x1.8p52) - 0x1.8p52;
+      sums[k][l] += digit;
+      rest[l] = (rest[l] - digit) * static_cast<double>(int64_t{1} << digit_bits);
+    }
+  }
+#pragma omp simd
+  for (int l = 0; l < square_lanes; ++l) sums[0][l] += rest[l];
+}
+
+// Adds the squares of n values, at most 4096 and a multiple of 16.
+template <int count> void add_digits(const float* x, int64_t n, int low, int64_t* limbs) {
+  double sums[count][square_lanes] = {};
+  const double scale = scale_to_digits<count>(low);
+  for (int64_t i = 0; i < n; i += square_lanes) add_lanes<count>(x + i, scale, sums);
   for (int k = 0; k < count; ++k) {
     int64_t total = 0;
-    for (int l = 0; l < width; ++l) total += static_cast<int64_t>(sums[k][l]);
+    for (int l = 0; l < square_lanes; ++l) total += static_cast<int64_t>(sums[k][l]);
     add_total(total, low + k * digit_bits + 320, limbs);
   }
 }
@@ -82,23 +108,20 @@ template <int count> void add_digits(const float* x, int64_t n, int low, int64_t
 // digits as hold their squares.
 inline void add_square_block(const float* x, int64_t n, int64_t* limbs) {
   // Magnitudes compare as their bits do; NaN and infinity are the largest.
-  std::uint32_t most = 0, least = 0x47800000u;
+  std::uint32_t most = 0, least = unbounded_magnitude;
 #pragma omp simd reduction(max : most) reduction(min : least)
   for (int64_t i = 0; i < n; ++i) {
     const std::uint32_t bits = float_to_bits(x[i]) & 0x7fffffffu;
     most = bits > most ? bits : most;
-    const std::uint32_t nonzero = bits == 0 ? 0x47800000u : bits;
+    const std::uint32_t nonzero = bits == 0 ? unbounded_magnitude : bits;
     least = nonzero < least ? nonzero : least;
   }
   if (most == 0) return;
-  if (most < 0x47800000u && least >= 0x2b800000u) {
-    // A value of exponent e is a multiple of 2^(e - 23) and less than 2^(e + 1).
-    const int low = 2 * (static_cast<int>(least >> 23) - 127 - 23), high = 2 * (static_cast<int>(most >> 23) - 127 + 1);
-    const int width = high - low;
-    const int64_t whole = n / 16 * 16;
-    if (width <= most_bits + digit_bits) add_digits<2>(x, whole, low, limbs);
-    else if (width <= most_bits + 2 * digit_bits) add_digits<3>(x, whole, low, limbs);
-    else add_digits<4>(x, whole, low, limbs);
+  if (const SquareDigits digits(most, least); digits.count > 0) {
+    const int64_t whole = n / square_lanes * square_lanes;
+    if (digits.count == 2) add_digits<2>(x, whole, digits.low, limbs);
+    else if (digits.count == 3) add_digits<3>(x, whole, digits.low, limbs);
+    else add_digits<4>(x, whole, digits.low, limbs);
     x += whole;
     n -= whole;
   }

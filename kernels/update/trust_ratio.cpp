@@ -21,10 +21,6 @@ void require_rows_of_squares(const base::ConstView& squares, const char* operati
                    squares.count());
 }
 
-void carry_rows(std::int64_t* squares, std::int64_t rows) {
-  for (std::int64_t r = 0; r < 2 * rows; ++r) carry_digits(squares + r * square_sum_limbs);
-}
-
 }  // namespace
 
 void add_update_squares(tensor::Exec& exec, const UpdateSquares& u) {
@@ -55,11 +51,15 @@ void add_update_squares(tensor::Exec& exec, const UpdateSquares& u) {
 }
 
 void carry_squares(tensor::Exec& exec, base::View squares) {
-  require_rows_of_squares(squares, "carry_squares");
-  const CarrySquaresArgs a{squares.ptr<std::int64_t>(), squares.count() / squares_of_update};
+  require_type(squares, base::DType::i64, "carry_squares", "squares");
+  const CarrySquaresArgs a{squares.ptr<std::int64_t>(), squares.count() / square_sum_limbs};
+  TRAINYARD_ASSERT(squares.dense() && squares.count() == a.sums * square_sum_limbs, "carry_squares: {} digits",
+                   squares.count());
+  if (a.sums == 0) return;
   exec.run([&exec, a] {
-    if (exec.on_gpu()) tensor::require_gpu(gpu_kernels().update_carry(a, exec.stream()), "carry_squares on the GPU");
-    else carry_rows(a.squares, a.rows);
+    if (exec.on_gpu())
+      return tensor::require_gpu(gpu_kernels().update_carry(a, exec.stream()), "carry_squares on the GPU");
+    for (std::int64_t s = 0; s < a.sums; ++s) carry_digits(a.squares + s * square_sum_limbs);
   });
 }
 

@@ -22,7 +22,8 @@ struct UpdateSquares {
 // in bf16 are widened. No digit overflows if all parts of a parameter together have at most 2^30 elements since the
 // last carry_squares.
 void add_update_squares(tensor::Exec& exec, const UpdateSquares& part);
-// Carries in each row of i64 [rows, squares_of_update]. So the sums of 2^20 ranks' rows (all_reduce as i64) fit.
+// Carries in each exact sum of i64 [.., square_sum_limbs]; a row above is two sums. So the sums of 2^20 ranks' digits
+// (all_reduce as i64) fit.
 void carry_squares(tensor::Exec& exec, base::View squares);
 // ratios, f32 [rows]: of each row the root of the first sum over the root of the second. It is 1 if either is 0, or if
 // f32 does not have the quotient.

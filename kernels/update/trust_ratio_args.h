@@ -21,11 +21,12 @@ struct UpdateSquaresArgs {
 };
 TRAINYARD_CPU_KERNEL(void, update_squares_cpu, (const UpdateSquaresArgs& args))
 
-// Rows of the digits of both sums.
+// Exact sums, one after the other.
 struct CarrySquaresArgs {
   std::int64_t* squares = nullptr;
-  std::int64_t rows = 0;
+  std::int64_t sums = 0;
 };
+// Rows of the digits of both sums.
 struct TrustRatiosArgs {
   const std::int64_t* squares = nullptr;
   std::int64_t rows = 0;

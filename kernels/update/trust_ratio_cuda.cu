@@ -50,7 +50,7 @@ template <class S, int V> __global__ void __launch_bounds__(row_threads) update_
 }
 
 __global__ void update_carry_kernel(CarrySquaresArgs a) {
-  TRAINYARD_EACH(row, 2 * a.rows) { carry_digits(a.squares + row * square_sum_limbs); }
+  TRAINYARD_EACH(sum, a.sums) { carry_digits(a.squares + sum * square_sum_limbs); }
 }
 
 __global__ void update_ratios_kernel(TrustRatiosArgs a) {
@@ -75,7 +75,7 @@ const char* gpu::update_squares(const UpdateSquaresArgs& a, void* stream) {
 }
 
 const char* gpu::update_carry(const CarrySquaresArgs& a, void* stream) {
-  TRAINYARD_LAUNCH(update_carry_kernel, false, blocks_for(2 * a.rows), 256, stream, a);
+  TRAINYARD_LAUNCH(update_carry_kernel, false, blocks_for(a.sums), 256, stream, a);
   return launch_failure();
 }
 

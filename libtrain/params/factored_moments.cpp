@@ -1,6 +1,7 @@
 // Digits of rows and columns, their sums over ranks, and the states that follow.
 #include "libtrain/params/factored_moments.h"
 
+#include "kernels/update/trust_ratio.h"
 #include "libtrain/plan/blocks/held.h"
 #include "libtrain/plan/cost/parameter_norms.h"
 
@@ -113,7 +114,7 @@ void FactoredMoments::update(const kernels::Adafactor& rule, int u, base::ConstV
   const auto digits = digits_.row_range(0, group.count.total());
   tensor::clear(c_.compute, digits);
   add_squares(rule, u, shard, counted);
-  kernels::carry_lines(c_.compute, digits);
+  kernels::carry_squares(c_.compute, digits);
   if (c_.world.size > 1) add_ranks(u);
   for (std::size_t p = 0; p < group.places.size(); ++p) {
     const auto& place = group.places[p];

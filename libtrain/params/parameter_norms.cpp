@@ -30,7 +30,8 @@ ParameterNorms::ParameterNorms(StoreContext& c) : c_(c) {
   }
   for (auto& s : sections_) {
     s.squares = c.arenas.optimizer.allocate(base::DType::i64, {s.is.parameters, plan::digits_of_norms});
-    s.ratios = c.arenas.optimizer.allocate(base::DType::f32, {s.is.parameters});
+    if (c.shape.optimizer->collective == plan::OptimizerKind::Collective::parameter_norms)
+      s.ratios = c.arenas.optimizer.allocate(base::DType::f32, {s.is.parameters});
   }
 }
 

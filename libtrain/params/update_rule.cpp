@@ -56,6 +56,17 @@ kernels::UpdateStep& step_of(UpdateRule& rule) {
   return std::visit([](kernels::UpdateStep& step) -> kernels::UpdateStep& { return step; }, rule);
 }
 
+// Of hidden matrices (plan::is_hidden_matrix), where they have a rule of their own. `rule`: of all other parameters.
+std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const OptimizerSettings& s,
+                                         const UpdateRule& rule) {
+  if (optimizer != "muon") return {};
+  kernels::Muon matrices;
+  matrices.momentum = static_cast<float>(s.momentum);
+  matrices.nesterov = s.nesterov;
+  static_cast<kernels::UpdateStep&>(matrices) = std::visit([](const kernels::UpdateStep& step) { return step; }, rule);
+  return matrices;
+}
+
 }  // namespace
 
 UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,
@@ -66,16 +77,6 @@ UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& se
   now.weight_decay = static_cast<float>(settings.weight_decay);
   now.numbers = numbers;
   return rule;
-}
-
-std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const OptimizerSettings& s,
-                                         const UpdateRule& rule) {
-  if (optimizer != "muon") return {};
-  kernels::Muon matrices;
-  matrices.momentum = static_cast<float>(s.momentum);
-  matrices.nesterov = s.nesterov;
-  static_cast<kernels::UpdateStep&>(matrices) = std::visit([](const kernels::UpdateStep& step) { return step; }, rule);
-  return matrices;
 }
 
 const kernels::StepNumbers* numbers_of(const UpdateRule& rule) {

@@ -28,11 +28,6 @@ using kernels::UpdateRule;
 UpdateRule update_rule(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,
                        std::int64_t step, const kernels::StepNumbers* numbers);
 
-// The same for hidden matrices (plan::is_hidden_matrix), where they have a rule of their own: `rule` is then that of
-// all other parameters, which for Muon is AdamW's. Empty for other optimizers.
-std::optional<kernels::Muon> matrix_rule(const std::string& optimizer, const OptimizerSettings& settings,
-                                         const UpdateRule& rule);
-
 const kernels::StepNumbers* numbers_of(const UpdateRule& rule);
 
 // All rules of a step.

@@ -81,7 +81,7 @@ Sums take_step(tensor::Exec& exec, const kernels::Adafactor& rule, const std::ve
                                      .rows = lines_view(sums.rows),
                                      .columns = lines_view(sums.columns).row_range(s * width, width)});
   });
-  kernels::carry_lines(exec, lines_view(sums.rows)), kernels::carry_lines(exec, lines_view(sums.columns));
+  kernels::carry_squares(exec, lines_view(sums.rows)), kernels::carry_squares(exec, lines_view(sums.columns));
   kernels::update_lines(exec, {.rule = rule,
                                .row_squares = lines_view(sums.rows),
                                .column_squares = lines_view(sums.columns),

@@ -163,7 +163,7 @@ TEST(GpuUpdate, AdafactorGivesTheBitsOfTheCpu) {
                 place.exec(),
                 {.rule = h, .gradient = part.gradient, .held = part.held, .rows = of_rows, .columns = of_columns});
           });
-          kernels::carry_lines(place.exec(), of_lines);
+          kernels::carry_squares(place.exec(), of_lines);
           kernels::update_lines(place.exec(), {.rule = h,
                                                .row_squares = of_rows,
                                                .column_squares = of_columns,

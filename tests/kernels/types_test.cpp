@@ -69,7 +69,6 @@ TEST(OperandTypes, Adafactor) {
       [](auto& e, const auto& v) {
         kernels::add_line_squares(e, {.rule = {}, .gradient = v[0], .held = {0, 3}, .rows = v[1], .columns = v[2]});
       });
-  expect_types("carry_lines", {{"lines", {2, 21}, i}}, [](auto& e, const auto& v) { kernels::carry_lines(e, v[0]); });
   expect_types("update_lines",
                {{"row_squares", {2, 21}, i},
                 {"column_squares", {3, 21}, i},

@@ -99,4 +99,26 @@ inline Whole updated(const plan::ModelConfig& model, const ParallelLayout& layou
   return out;
 }
 
+// What update_on(layout) returns has the same bits on every layout of data-parallel ranks, ZeRO stages and
+// tensor-parallel ranks.
+inline void expect_same_bits(const std::string& optimizer, base::DType working, base::DType states,
+                             const std::function<Whole(const ParallelLayout&)>& update_on) {
+  Whole first;
+  struct Case {
+    int ranks, zero, tensor;
+  };
+  for (const auto& [ranks, zero, tensor] :
+       {Case{1, 0, 1}, Case{1, 2, 1}, Case{2, 0, 1}, Case{3, 0, 1}, Case{3, 1, 1}, Case{2, 2, 1}, Case{3, 3, 1},
+        Case{1, 0, 2}, Case{2, 0, 2}, Case{3, 1, 2}, Case{2, 2, 4}, Case{3, 3, 2}, Case{1, 1, 4}}) {
+    ParallelLayout layout{ranks, zero, working, ranks};
+    layout.tensor = tensor, layout.optimizer = optimizer, layout.states = states;
+    const auto got = update_on(layout);
+    if (first.empty()) first = got;
+    ASSERT_FALSE(first.empty());
+    for (const auto& [name, values] : first)
+      ASSERT_EQ(std::memcmp(got.at(name).data(), values.data(), 4 * values.size()), 0)
+          << name << ", " << layout.text() << ", states in " << base::name_of(states);
+  }
+}
+
 }  // namespace trainyard::test

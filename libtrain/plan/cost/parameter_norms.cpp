@@ -35,9 +35,10 @@ std::vector<NormSection> norm_sections(const FlatGroupTable& table) {
 
 std::int64_t parameter_norm_bytes(const FlatGroupTable& table, const OptimizerKind& optimizer) {
   if (!optimizer.has_parameter_norms()) return 0;
+  const bool has_ratios = optimizer.collective == OptimizerKind::Collective::parameter_norms;
   std::int64_t bytes = 0;
   for (const auto& s : norm_sections(table))
-    bytes += base::aligned(bytes_of_digits(s.parameters)) + base::aligned(s.parameters * 4);
+    bytes += base::aligned(bytes_of_digits(s.parameters)) + (has_ratios ? base::aligned(s.parameters * 4) : 0);
   return bytes;
 }
 

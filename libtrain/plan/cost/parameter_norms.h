@@ -10,7 +10,8 @@
 
 namespace trainyard::plan {
 
-// Digits of two exact sums of squares for each parameter (kernels/update/trust_ratio.h), i64, and a factor, f32.
+// Digits of two exact sums of squares for each parameter (kernels/update/trust_ratio.h), i64. LAMB also has a factor,
+// f32, of each.
 inline constexpr std::int64_t digits_of_norms = 42;
 
 // The ranks that hold parts of a flat group's parameters, or copies, beside those of other pipeline stages: they differ
@@ -31,8 +32,8 @@ struct NormSection {
 std::vector<NormSection> norm_sections(const FlatGroupTable& table);
 std::int64_t normed_parameters(const FlatGroup& flat_group);
 
-// None for an optimizer without such norms. Bytes in the arena of the optimizer: of each section the digits, then the
-// factors. Calls of a step: of each section a sum over `group`, then one over tensor.
+// None for an optimizer without such norms. Bytes in the arena of the optimizer: of each section the digits, then
+// LAMB's factors. Calls of a step: of each section a sum over `group`, then one over tensor.
 std::int64_t parameter_norm_bytes(const FlatGroupTable& table, const OptimizerKind& optimizer);
 std::vector<SizedCalls> parameter_norm_calls(const FlatGroupTable& table, const StateShape& shape);
 
