@@ -46,7 +46,7 @@ class Storage {
   // memory that is not aligned, and for reading a block that was never written.
   virtual Ticket read(int extent, std::int64_t first, std::int64_t count, std::byte* to) = 0;
   virtual Ticket write(int extent, std::int64_t first, std::int64_t count, const std::byte* from) = 0;
-  // Blocks until the transfer is done. Every ticket may be waited for once or never; 0 returns at once.
+  // Blocks until the transfer is done. A ticket may be waited for any number of times; 0 returns at once.
   // EnvironmentError if the transfer failed, or if a block that was read is not what was written: it names the file and
   // the extent. After a failure every later call throws the same.
   virtual void wait(Ticket ticket) = 0;
