@@ -4,7 +4,8 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev
-       libtomlplusplus-dev libsentencepiece-dev libpcre2-dev libsodium-dev libzstd-dev zlib1g-dev zstd)
+       libtomlplusplus-dev libsentencepiece-dev libpcre2-dev libsodium-dev libzstd-dev zlib1g-dev liburing-dev
+       zstd)
 tests=(libgtest-dev strace libbenchmark-dev libdnnl-dev hdf5-tools sentencepiece jq git)
 
 case ${1:-} in -*) echo "usage: bash slurm/install-deps.sh [PACKAGE ...]" >&2; exit 2 ;; esac

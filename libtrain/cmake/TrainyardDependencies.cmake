@@ -31,6 +31,7 @@ pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(URING QUIET IMPORTED_TARGET liburing)   # without it, threads read and write what is on disks beside the memory
 if(TRAINYARD_TESTS)
   find_package(GTest REQUIRED)
 endif()
