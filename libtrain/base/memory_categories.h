@@ -19,6 +19,7 @@ enum class MemoryCategory : int {
   communication_staging,
   workspace,
   save_snapshot,
+  offload_buffers,
 };
 
 // device: where the rank computes, which without a GPU is the host. host: pinned memory of the host, on every device.
@@ -26,12 +27,17 @@ enum class MemoryPlace { device, host };
 // peers: collectives read it from other ranks, so ranks of one machine may share it.
 enum class MemoryReader { own_rank, peers };
 
+// with_offload: plans and reports name it only where it has bytes.
+enum class MemoryPresence { always, with_offload };
+
 struct MemoryCategoryEntry {
   MemoryCategory category;
   const char* key;    // in plans, which keep it for ever
   const char* label;  // in tables and messages
   MemoryPlace place = MemoryPlace::device;
   MemoryReader reader = MemoryReader::own_rank;
+  MemoryPresence presence = MemoryPresence::always;
+  constexpr bool shows(std::int64_t bytes) const { return presence == MemoryPresence::always || bytes > 0; }
 };
 
 // The one list, in the order of reports.
@@ -48,6 +54,8 @@ inline constexpr std::array memory_categories = {
                         MemoryPlace::device, MemoryReader::peers},
     MemoryCategoryEntry{MemoryCategory::workspace, "workspace", "workspace"},
     MemoryCategoryEntry{MemoryCategory::save_snapshot, "save_snapshot", "save snapshot", MemoryPlace::host},
+    MemoryCategoryEntry{MemoryCategory::offload_buffers, "offload_buffers", "offload buffers", MemoryPlace::host,
+                        MemoryReader::peers, MemoryPresence::with_offload},
 };
 
 constexpr const MemoryCategoryEntry& entry_of(MemoryCategory category) {

@@ -11,6 +11,7 @@
 #include "libtrain/checkpoint/tensor_statistics.h"
 #include "libtrain/io/bulk.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -44,22 +45,38 @@ void require_shards(const RunState& state, const RankShards& shards, const KindB
   }
 }
 
-// Takes the boxes that lie in this view off the front of `boxes`, and adds their statistics. The view begins at element
-// `first` of the dataset. `of_kind` are the tensors of the kind.
+// Takes the boxes that end in this view off the front of `boxes`, and adds the statistics of all their elements in it.
+// The view begins at element `first` of the dataset. `of_kind` are the tensors of the kind.
 void add_statistics(std::map<std::string, Statistics>& tensors, const Kind& kind,
                     const std::vector<ParameterEntry>& of_kind, const base::ConstView& view, std::int64_t first,
                     std::span<const StoredBox>& boxes) {
   const auto end = first + view.count();
-  for (; !boxes.empty() && boxes.front().offset < end; boxes = boxes.subspan(1)) {
+  while (!boxes.empty() && boxes.front().offset < end) {
     const auto& box = boxes.front();
     const auto& p = of_kind.at(base::size(box.tensor));
-    TRAINYARD_ASSERT(box.offset >= first && box.end() <= end, "a box of {} at {} to {} is in no view", p.name,
-                     box.offset, box.end());
+    const auto from = std::max(first, box.offset), to = std::min(end, box.end());
     auto& statistics = tensors[path_of(kind, p.name)];
-    for_each_run(p.shape, box, box.box, [&](const Run& run) {
+    const auto add = [&](const Run& run) {
       statistics.add(statistics_of(static_cast<const char*>(view.data) + (run.at - first) * base::size_of(view.dtype),
                                    run.count, view.dtype, run.element));
-    });
+    };
+    if (from == box.offset && to == box.end()) for_each_run(p.shape, box, box.box, add);
+    else for_each_run_of_range(p.shape, box, from - box.offset, to - from, add);
+    if (box.end() > end) return;
+    boxes = boxes.subspan(1);
+  }
+}
+
+// Calls f for a view, or for pieces of a view that is not in memory.
+template <class F> void for_each_piece(const RankShards& shards, const Kind& kind, std::size_t number, F&& f) {
+  const auto& view = views_of(shards, kind)[number];
+  if (view) return f(view);
+  constexpr std::int64_t most = std::int64_t{512} << 10;
+  std::vector<std::byte> memory(base::size(std::min(most, view.count()) * base::size_of(view.dtype)));
+  for (std::int64_t first = 0; first < view.count(); first += most) {
+    const base::View piece(memory.data(), view.dtype, {std::min(most, view.count() - first)});
+    shards.read(kind, number, first, piece);
+    f(piece);
   }
 }
 
@@ -78,11 +95,13 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
     io::BlockWriter out(file, payload.offset, pace);
     std::span<const StoredBox> boxes = all_boxes.of(kind);
     std::int64_t first = 0;
-    for (const auto& view : views_of(shards, kind)) {
-      out.write(view.data, view.bytes());
-      add_statistics(tensors, kind, of_kinds.of(kind), view, first, boxes);
-      first += view.count();
-    }
+    const auto& views = views_of(shards, kind);
+    for (std::size_t v = 0; v < views.size(); ++v)
+      for_each_piece(shards, kind, v, [&](const base::ConstView& piece) {
+        out.write(piece.data, piece.bytes());
+        add_statistics(tensors, kind, of_kinds.of(kind), piece, first, boxes);
+        first += piece.count();
+      });
     TRAINYARD_ASSERT(boxes.empty(), "a box lies at {}, beyond the {} elements of {}", boxes.front().offset, first,
                      path_of(kind));
     payload.blocks = out.finish();

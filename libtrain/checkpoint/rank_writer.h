@@ -23,11 +23,13 @@ namespace trainyard::checkpoint {
 // boxes (boxes_of_kind), each in one view, without padding. For the shard ranges that a rank saves, for_each_begun
 // (saved_shards.h) lists these parameters. boxes_of_shards (saved_shards.h) gives the boxes of the shard ranges that a
 // rank saves. Over all ranks the boxes hold every element of every parameter (in the order of plan::flat_groups) once.
-// The views are in host memory and are not used after write_rank returns.
+// The views are in host memory and are not used after write_rank returns. A view without data is not in memory: `read`
+// fills `to` with elements of view number `view` of its kind, from element `first` on.
 struct RankShards {
   int rank = 0, ranks = 1;
   std::map<Kind, std::vector<base::View>> views;
   RankBoxes boxes;
+  std::function<void(const Kind& kind, std::size_t view, std::int64_t first, base::View to)> read = {};
 };
 struct WriteOptions {
   std::int64_t bytes_per_second = 0;  // upper bound of the writing rate; 0: as fast as the disk allows

@@ -5,6 +5,7 @@
 
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/comm/communicator.h"
+#include "libtrain/plan/blocks/ownership.h"
 
 #include <cstdint>
 #include <string>
@@ -23,6 +24,9 @@ class ReadSums {
   // (plan/blocks/held.h). For a flat group that a pipeline stage has borrowed, only the owning stage calls this.
   void add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
            const float* shard);
+  // The same of elements [part.begin, part.end) of the shard, which begin at `values`.
+  void add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+           plan::ShardRange part, const float* values);
   // Adds elements [first, first + count) of a flat tensor that Reader::read_tensor() returned.
   // Every rank that holds part of a parameter reads its states of rows and columns whole. Of these ranks one alone adds
   // them: the rank that would save them (for_each_begun in saved_shards.h), with `first` 0 and all elements.

@@ -264,12 +264,17 @@ std::vector<float> Reader::read_tensor(const Kind& kind, const plan::Parameter& 
 
 void Reader::read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                         float* out) {
+  read_shard(kind, flat_group, topology, rank, {0, plan::layout(flat_group, topology).shard}, out);
+}
+
+void Reader::read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+                        plan::ShardRange part, float* out) {
   TRAINYARD_ASSERT(shape_of(kind, state().optimizer) == StateShape::parameter, "{} has no shards", path_of(kind));
   for (const auto& p : flat_group.parameters) require_shape(p);
   const auto layout = plan::layout(flat_group, topology);
   const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
-  std::fill_n(out, layout.shard, 0.0f);
-  for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
+  std::fill_n(out, part.end - part.begin, 0.0f);
+  for (const auto& held : plan::held_ranges(layout, begin + part.begin, begin + part.end)) {
     const auto& p = flat_group.parameters[held.parameter];
     read_boxes(kind, p.name, boxes_of_held(p, plan::held_part(p, topology, rank), held.first, held.count),
                out + held.at);

@@ -6,6 +6,7 @@
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/blocks/ownership.h"
 
 #include <cstdint>
 #include <functional>
@@ -72,6 +73,9 @@ class Reader {
   // has no shards: std::logic_error.
   void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                   float* out);
+  // The same of elements [part.begin, part.end) of the shard.
+  void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
+                  plan::ShardRange part, float* out);
 
   // Reads the whole tensor of a parameter of the reading model, as f32: for states of rows and columns, which each rank
   // that holds part of the parameter reads whole. Otherwise as read_shard.

@@ -96,6 +96,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("communicator", c.communicator, how, "how GPUs communicate: nccl, mpi (through the host), or auto",
     base::Words{{"auto", "nccl", "mpi"}});
   v.is({T::evaluation});
+  v("offload-dir", c.offload_dir, how, base::text("folders on local disks for $offload, separated by commas"));
+  v.is({T::per_rank});
   v("memory-limit", c.memory_limit, how, "refuse to start if a rank needs more than this, for example 4GB",
     base::Bytes{});
   v.is({T::per_rank, T::evaluation});

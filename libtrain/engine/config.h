@@ -87,6 +87,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   std::string trace;            // file (trace_file.h)
   std::string trace_steps;      // "3:6"; empty: all
   bool profile_step = false;    // fills RunResult::step_profile
+  std::string offload_dir;      // comma-separated folders for what plan::Offload has on disk
   FromPlan from_plan;
   FromCheckpoint from_checkpoint;
 };

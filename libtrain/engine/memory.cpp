@@ -59,7 +59,8 @@ SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& meas
                        std::int64_t there_bytes, std::int64_t reserve_bytes) {
   SizeTable out{"memory", "predicted", {}};
   for (const auto& entry : base::memory_categories)
-    out.rows.push_back({entry.label, predicted[entry.category], measured[entry.category], ""});
+    if (entry.shows(std::max(predicted[entry.category], measured[entry.category])))
+      out.rows.push_back({entry.label, predicted[entry.category], measured[entry.category], ""});
   out.rows.push_back({"total in arenas", predicted.total(), measured.total(), ""});
   const auto outside = std::max<std::int64_t>(0, taken_bytes - there_bytes);
   out.rows.push_back({"outside (reserve)", reserve_bytes, outside, outside <= reserve_bytes ? "within" : "OVER"});

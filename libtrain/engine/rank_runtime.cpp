@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/engine/offload.h"
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/evaluation.h"
 
@@ -28,27 +29,30 @@ const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const 
   return plan;
 }
 
-RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Batches& b, plan::Pass what)
+RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Batches& b, plan::Pass what,
+                         const std::vector<std::string>& folders)
     : plan(require_fit(of, w, b)), pass(what), world(w), batches(b), stage(plan.stage_of(world.rank)),
       part(plan.part_of_rank(world.rank)), set(part, plan.topology),
       memory(pass == plan::Pass::train ? plan.memory_of(world.rank).categories
                                        : plan::evaluation_memory(plan, stage).categories,
              device),
       compute(compute_exec(device, memory[Category::workspace], plan.threads)),
-      communication(world.size == 1 ? *compute : *world.communication),
-      lists(part, plan.sequence, *compute), context{{world, *compute, communication},
-                                                    set,
-                                                    plan.states(),
-                                                    plan.reduction,
-                                                    {.parameters = memory[Category::parameters],
-                                                     .gathered = memory[Category::gathered_weights],
-                                                     .gradients = memory[Category::gradients],
-                                                     .micro_batch_gradients = memory[Category::micro_batch_gradients],
-                                                     .optimizer = memory[Category::optimizer],
-                                                     .staging = memory[Category::communication_staging]}},
+      communication(world.size == 1 ? *compute : *world.communication), lists(part, plan.sequence, *compute),
+      offloaded(pass == plan::Pass::train ? offloaded_states(plan, world.rank, set, memory, folders) : nullptr),
+      context{{world, *compute, communication},
+              set,
+              plan.states(),
+              plan.reduction,
+              {.parameters = memory[Category::parameters],
+               .gathered = memory[Category::gathered_weights],
+               .gradients = memory[Category::gradients],
+               .micro_batch_gradients = memory[Category::micro_batch_gradients],
+               .optimizer = memory[Category::optimizer],
+               .staging = memory[Category::communication_staging]}},
       collectives(context, memory[Category::communication_staging], plan.model, plan.micro()),
       experts(context, memory[Category::communication_staging], plan.batch(), part.own_shape(plan.micro()),
               plan::expert_hop_bytes(part, plan.micro(), pass)) {
+  context.offloaded = offloaded.get();
   batches.work_on(*compute);
 }
 

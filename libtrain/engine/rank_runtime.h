@@ -30,7 +30,10 @@ const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const 
 struct RankRuntime {
   // The plan must be predicted (plan::predict). Reserves on `device` the arenas that a training or an evaluation needs
   // (`pass`). `world` must have joined its neighbours (join_neighbours) if the plan has pipeline stages.
-  RankRuntime(const plan::Plan& plan, base::Device device, World& world, Batches& batches, plan::Pass pass);
+  // `folders`: where states of a training lie that the plan has on disk.
+
+  RankRuntime(const plan::Plan& plan, base::Device device, World& world, Batches& batches, plan::Pass pass,
+              const std::vector<std::string>& folders = {});
   RankRuntime(const RankRuntime&) = delete;
   RankRuntime& operator=(const RankRuntime&) = delete;
   ~RankRuntime();  // waits for work that was issued, which uses the arenas until it is done
@@ -51,6 +54,7 @@ struct RankRuntime {
   std::unique_ptr<tensor::Exec> compute;
   tensor::Exec& communication;  // of one rank alone: `compute`
   model::AttentionLists lists;
+  std::unique_ptr<params::OffloadedStates> offloaded;  // none: all states are in memory
   params::StoreContext context;
   model::TensorCollectives collectives;
   model::ExpertCollectives experts;

@@ -12,6 +12,7 @@
 #include "libtrain/plan/attention_text.h"
 #include "libtrain/plan/cost/memory.h"
 #include "libtrain/plan/cost/traffic.h"
+#include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/dispatch_rounds.h"
 #include "libtrain/plan/stage_table.h"
 #include "libtrain/tensor/gpu.h"
@@ -108,13 +109,32 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
   return table;
 }
 
-void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic,
-                  const std::string& reading) {
+SizeTable disk_table(const plan::Plan& plan, int rank, params::OffloadedStates& measured,
+                     std::span<const plan::BatchSizes::Steps> steps) {
+  base::StorageTotals predicted;
+  for (const auto& [sequences, count] : steps) {
+    const auto of_step = plan::disk_of_step(plan, rank, sequences);
+    predicted.read += count * of_step.read, predicted.written += count * of_step.written;
+  }
+  std::int64_t space = 0;
+  for (const auto& extent : measured.storage().extents()) space += base::storage_bytes(extent.bytes);
+  const auto moved = measured.in_steps();
+  return {"disk" + of_rank(plan, rank),
+          "predicted",
+          {{"space", plan::offload_of_stage(plan, plan.stage_of(rank)).disk_bytes(), space, ""},
+           {"read in steps", predicted.read, moved.read, ""},
+           {"written in steps", predicted.written, moved.written, ""}}};
+}
+
+void write_report(const std::string& output, const std::vector<SizeTable>& tables, const std::string& reading) {
   const auto path = output + "/report.txt";
   try {
     if (base::file_size(path) > 0 && !base::read_file(path).starts_with("memory"))
       throw base::InputError(fmt::format("{} is not a report of a run: it is kept", path), "move it away");
-    base::write_file(path, memory.text() + "\n" + traffic.text() + "\n" + reading + "\n");
+    std::string text;
+    for (const auto& table : tables)
+      if (!table.title.empty()) text += table.text() + "\n";
+    base::write_file(path, text + reading + "\n");
   } catch (const base::Error& e) {
     base::log_warning("there is no report of this run: {}", e.what());
   }
@@ -168,9 +188,15 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   };
   const auto whose = p.pipeline > 1 ? plan::whose_memory(p) : "a rank's memory";
   out += fmt::format("\n  {}{:>{}}\n", whose, sizes == base::Sizes::exact ? "bytes" : "size", 44 - whose.size());
-  for (const auto& entry : base::memory_categories) row(entry.label, memory[entry.category]);
+  for (const auto& entry : base::memory_categories)
+    if (entry.shows(memory[entry.category])) row(entry.label, memory[entry.category]);
   row("in arenas", memory.total());
   row("reserve outside", p.memory.reserve);
+  if (p.disk.space > 0) {
+    row("on disk", p.disk.space);
+    row("read from there a step", p.disk.read);
+    row("written there a step", p.disk.written);
+  }
   if (p.pipeline > 1) out += fmt::format("\n{}", plan::stages_text(p, sizes));
   const auto traffic = announced_traffic(p, 0, 1);
   if (!traffic.empty())

@@ -37,8 +37,11 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
 
 // Writes OUTPUT/report.txt: the tables, and what the run read (reading_text). A file of that name that is no report is
 // kept. Any failure is only a warning: the run is done, and its checkpoint is published.
-void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic,
-                  const std::string& reading);
+void write_report(const std::string& output, const std::vector<SizeTable>& tables, const std::string& reading);
+
+// A table of what this rank has on disk, and what its steps read from there and wrote to there.
+SizeTable disk_table(const plan::Plan& plan, int rank, params::OffloadedStates& measured,
+                     std::span<const plan::BatchSizes::Steps> steps);
 
 // One line: ranks, replicas and what they share, ZeRO stage, recomputation, threads, dtype, and how a step is divided.
 // A dry run and every start print it.

@@ -102,36 +102,73 @@ void report_changes(const checkpoint::RunState& was, const RunSetup& setup) {
         was.loss_scale->scale, rule.first, text_of(rule));
 }
 
+// Reads elements [part.begin, part.end) of a rank's shard into memory of the store, or for the disk into `to`.
+class ShardReading {
+ public:
+  ShardReading(Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums)
+      : context_(trainer.context()), exec_(trainer.compute()), reader_(reader), sums_(sums) {}
+
+  void read(const checkpoint::Kind& kind, int u, plan::ShardRange part, base::View to) {
+    const auto count = part.end - part.begin;
+    const bool is_narrow = base::is_narrow(to.dtype), stages = exec_.on_gpu() || is_narrow;
+    if (stages) staged_.resize(base::size(count));
+    auto* out = stages ? staged_.data() : to.ptr<float>();
+    reader_.read_shard(kind, context_.flat_group(u), context_.world.topology, context_.world.rank, part, out);
+    if (!base::at(context_.set.borrowed, u))
+      sums_.add(kind, context_.flat_group(u), context_.world.topology, context_.world.rank, part, out);
+    if (!stages) return;
+    auto from = base::View::of(out, {count});
+    if (is_narrow && !exec_.on_gpu()) return base::from_f32(to.dtype, out, count, to.data);
+    if (is_narrow) {
+      narrow_.resize(base::size(count * base::size_of(to.dtype)));
+      base::from_f32(to.dtype, out, count, narrow_.data());
+      from = {narrow_.data(), to.dtype, {count}};
+    }
+    tensor::copy(exec_, from, to);
+    exec_.synchronize();
+  }
+  // What is on disk is read in tiles.
+  void read_to_disk(const checkpoint::Kind& kind, int u, plan::Held held, std::size_t state) {
+    auto& disk = *context_.offloaded;
+    const auto shard = context_.layout(u).shard;
+    const auto dtype = base::at(disk.plan().extents(), disk.plan().find(u, held, state)).dtype;
+    for (std::int64_t first = 0; first < shard; first += disk.tile_elements()) {
+      const auto count = std::min(disk.tile_elements(), shard - first);
+      tile_.resize(base::size(count * base::size_of(dtype)));
+      const base::View tile(tile_.data(), dtype, {count});
+      read(kind, u, {first, first + count}, tile);
+      disk.write(u, held, state, first, tile);
+    }
+  }
+
+ private:
+  params::StoreContext& context_;
+  tensor::Exec& exec_;
+  checkpoint::Reader& reader_;
+  checkpoint::ReadSums& sums_;
+  std::vector<float> staged_;  // if the store is not in host memory, or is narrow
+  std::vector<char> narrow_;   // the same, rounded, on its way to a GPU
+  std::vector<std::byte> tile_;
+};
+
 void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
-  std::vector<float> staged;  // one shard, if the store is not in host memory, or is narrow
-  std::vector<char> narrow;   // the same, rounded, on its way to a GPU
+  ShardReading reading(trainer, reader, sums);
   for (int u = 0; u < context.flat_groups(); ++u) {
-    const auto& layout = context.layout(u);
-    const auto read = [&](const checkpoint::Kind& kind, base::View to) {
-      const bool is_narrow = base::is_narrow(to.dtype), stages = exec.on_gpu() || is_narrow;
-      if (stages) staged.resize(base::size(layout.shard));
-      auto* out = stages ? staged.data() : to.ptr<float>();
-      reader.read_shard(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
-      if (!base::at(context.set.borrowed, u))
-        sums.add(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
-      if (!stages) return;
-      auto from = base::View::of(out, {layout.shard});
-      if (is_narrow && !exec.on_gpu()) return base::from_f32(to.dtype, out, layout.shard, to.data);
-      if (is_narrow) {
-        narrow.resize(base::size(layout.shard * base::size_of(to.dtype)));
-        base::from_f32(to.dtype, out, layout.shard, narrow.data());
-        from = {narrow.data(), to.dtype, {layout.shard}};
-      }
-      tensor::copy(exec, from, to);
-      exec.synchronize();
-    };
-    read(checkpoint::Kind::master, states.master_shard(u));
-    for (std::size_t s = 0; s < states.kind().element_states(); ++s)
-      if (start.weights_only) tensor::clear(exec, states.state_shard(s, u));
-      else read(checkpoint::Kind::state(states.kind().states[s].name), states.state_shard(s, u));
+    const plan::ShardRange all{0, context.layout(u).shard};
+    const auto held = states.held_of_master();
+    if (context.is_offloaded(u, held)) reading.read_to_disk(checkpoint::Kind::master, u, held, 0);
+    else reading.read(checkpoint::Kind::master, u, all, states.master_shard(u));
+    for (std::size_t s = 0; s < states.kind().element_states(); ++s) {
+      const auto kind = checkpoint::Kind::state(states.kind().states[s].name);
+      const bool on_disk = context.is_offloaded(u, plan::Held::state, s);
+      if (on_disk && start.weights_only) context.offloaded->clear(u, plan::Held::state, s);
+      else if (on_disk) reading.read_to_disk(kind, u, plan::Held::state, s);
+      else if (start.weights_only) tensor::clear(exec, states.state_shard(s, u));
+      else reading.read(kind, u, all, states.state_shard(s, u));
+    }
   }
 }
 
@@ -297,7 +334,9 @@ Start choose_start(const RunSetup& setup, const std::vector<std::string>& damage
       c, [&] { return checkpoint::looking_again(places, [&] { return choose(setup, damaged, folder); }); });
 }
 
-nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunSetup& setup) {
+namespace {
+
+nlohmann::json values_of_start(const Start& start, Trainer& trainer, World& world, const RunSetup& setup) {
   if (start.path.empty()) {
     trainer.store().initialize(setup.config.seed);
     return {};
@@ -320,6 +359,16 @@ nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, co
   const auto& state = reader->state();
   if (start.weights_only) return fmt::format("{}, step {}", base::text_of_path(start.path), state.step);
   return state.provenance.is_object() ? state.provenance.value("weights_from", nlohmann::json()) : nlohmann::json();
+}
+
+}  // namespace
+
+nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunSetup& setup) {
+  nlohmann::json weights_from;
+  const auto load = [&] { weights_from = values_of_start(start, trainer, world, setup); };
+  if (auto* disk = trainer.context().offloaded) disk->outside_steps(load);
+  else load();
+  return weights_from;
 }
 
 }  // namespace trainyard::engine

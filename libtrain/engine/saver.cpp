@@ -26,15 +26,17 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
   using checkpoint::Kind;
   const auto optimizer = checkpoint::StoredOptimizer::of(*context.shape.optimizer);
   const auto kinds = checkpoint::kinds_of(context.shape.working, checkpoint::Contents::all, optimizer);
+  auto* const begin = static_cast<char*>(arena.allocate_bytes(0));
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto shard = context.layout(u).shard;
     std::map<Kind, base::View> copies;
     for (const auto& kind : kinds) {
       if (checkpoint::shape_of(kind, optimizer) != plan::OptimizerState::Shape::parameter) continue;
-      copies[kind] = arena.allocate(
-          checkpoint::dtype_of(kind, context.shape.working, context.shape.optimizer->state_dtype()), {shard});
+      const auto dtype = checkpoint::dtype_of(kind, context.shape.working, context.shape.optimizer->state_dtype());
+      const auto [held, state] = place_of(kind);
+      copies[kind] =
+          context.is_offloaded(u, held, state) ? base::View(nullptr, dtype, {shard}) : arena.allocate(dtype, {shard});
     }
-    if (u == 0) snapshot_ = {static_cast<char*>(copies.at(Kind::model).data), 0};
     if (base::at(context.set.borrowed, u)) continue;  // its owner saves it
     for (const auto& range :
          plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank)) {
@@ -44,7 +46,12 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
     }
   }
   place_factored_states(arena);
-  snapshot_ = {snapshot_.data(), base::size(arena.used_bytes())};
+  snapshot_ = {begin, base::size(arena.used_bytes())};
+  shards_.read = [this](const Kind& kind, std::size_t view, std::int64_t first, base::View to) {
+    const auto& saved = ranges_.at(view);
+    const auto [held, state] = place_of(kind);
+    context_.offloaded->read(saved.flat_group, held, state, saved.range.begin + first, to);
+  };
   thread_ = base::start_thread("checkpoint", [this] { work(); });
 }
 
@@ -99,7 +106,7 @@ void Saver::take(const checkpoint::RunState& state) {
     const auto& [u, range] = ranges_[i];
     const auto copy = [&, begin = range.begin](const checkpoint::Kind& kind, base::View shard) {
       const auto to = shards_.views.at(kind)[i];
-      tensor::copy(context_.compute, params::flat_range(shard, begin, to.count()), to);
+      if (to) tensor::copy(context_.compute, params::flat_range(shard, begin, to.count()), to);
     };
     auto& states = store_.states();
     copy(checkpoint::Kind::model, store_.weights().own_shard(u));
@@ -112,6 +119,12 @@ void Saver::take(const checkpoint::RunState& state) {
   context_.compute.synchronize();
   state_ = state;
   taken_step_ = state.step;
+  // The writer reads from disk what the next update changes.
+  if (context_.offloaded != nullptr) context_.offloaded->outside_steps([this] { enqueue_write(), wait(); });
+  else enqueue_write();
+}
+
+void Saver::enqueue_write() {
   enqueue([this] {
     const base::TraceScope traced(base::traced::save, "write", {state_.step});
     if (shards_.boxes.empty())
@@ -120,6 +133,17 @@ void Saver::take(const checkpoint::RunState& state) {
     std::lock_guard lock(mutex_);
     written_step_ = state_.step;
   });
+}
+
+// Where the store has what a kind is made of.
+std::pair<plan::Held, std::size_t> Saver::place_of(const checkpoint::Kind& kind) const {
+  if (kind == checkpoint::Kind::model) return {plan::Held::parameter, 0};
+  if (kind == checkpoint::Kind::master) return {plan::Held::master, 0};
+  const auto& states = context_.shape.optimizer->states;
+  for (std::size_t s = 0; s < states.size(); ++s)
+    if (kind == checkpoint::Kind::state(states[s].name)) return {plan::Held::state, s};
+  TRAINYARD_ASSERT(false, "{} of another optimizer", kind.name());
+  return {};
 }
 
 void Saver::publish() {

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace trainyard::engine {
@@ -24,6 +25,7 @@ namespace trainyard::engine {
 // Life of a checkpoint: take() copies the shards and starts writing. written_step() reports when this rank's file is
 // complete. Once all ranks have agreed on that, rank 0 calls publish(), which also works in the background.
 // published_step() then reports the step. There is one checkpoint at a time: take() first waits for the one before.
+// What the store has on disk is read in pieces while the file is written, and take() returns only then.
 // `require_alone` is called before publishing, and throws if another run writes there, too. `stages` divides the model
 // among pipeline stages: flat groups that the rank's stage borrows are not saved.
 class Saver {
@@ -50,6 +52,8 @@ class Saver {
 
  private:
   void place_factored_states(tensor::Arena& arena);
+  std::pair<plan::Held, std::size_t> place_of(const checkpoint::Kind& kind) const;
+  void enqueue_write();
   void work();
   void enqueue(std::function<void()> job);
 

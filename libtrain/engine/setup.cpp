@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 namespace trainyard::engine {
 
@@ -222,6 +223,19 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, con
   throw base::Error(code, message, hint);
 }
 
+void require_offload_folders(const RunConfig& c, const plan::Plan& p) {
+  if (!p.offload.uses(plan::Place::disk)) return;
+  if (c.offload_dir.empty())
+    throw base::UsageError(base::text("$offload {} has no folder", plan::offload_text(p.offload)),
+                           base::text("name folders on local disks: $offload-dir /local/nvme,/scratch/me"));
+  std::set<std::string> seen;
+  for (const auto& folder : split_names(c.offload_dir))
+    if (folder.empty() || !seen.insert(folder).second)
+      throw base::UsageError(folder.empty() ? base::text("$offload-dir {}: a folder without a name", c.offload_dir)
+                                            : base::text("$offload-dir {}: {} comes twice", c.offload_dir, folder),
+                             "name each folder once, with commas between them");
+}
+
 void predict_within_limit(RunSetup& s) {
   plan::predict(s.plan);
   refuse(plan::memory_problems(s.plan, "memory-limit"), base::ExitCode::input_refused, s.config);
@@ -279,6 +293,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.lanes = decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
   refuse(plan::decision_problems(s.plan, s.lanes), base::ExitCode::usage, c);
+  require_offload_folders(c, s.plan);
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint knows how many samples were seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
@@ -295,6 +310,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   s.validation_sequences = validation_sequences_of(c, s.index, s.plan.sequence);
   if (tokens.mask_token >= 0) s.masking = masking_of(c, s.index, tokens.mask_token);
+  s.step.offload_folders = split_names(c.offload_dir);
   s.identity = identity_of(c, s.plan, s.index, s.masking);
   require_known_fields(s.identity, changes);
   predict_within_limit(s);

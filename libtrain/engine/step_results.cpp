@@ -88,10 +88,15 @@ std::int64_t StepResults::reported_words() const {
   return gates_.count() + static_cast<std::int64_t>(sizeof(kernels::StepNumbers) / sizeof(std::uint64_t));
 }
 
-void StepResults::agree(std::span<const base::ConstView> gradients, double loss_scale, const OutlierLimits& limits) {
+void StepResults::agree(std::span<const base::ConstView> gradients, double loss_scale, const OutlierLimits& limits,
+                        const kernels::FixedPointSum* counted_before) {
   const auto device = execs_.compute.device();
   const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
   kernels::square_sum(execs_.compute, gradients, limbs);
+  if (counted_before != nullptr) {  // both have digits below 2^32, so 2^19 ranks cannot overflow
+    TRAINYARD_ASSERT(!execs_.compute.on_gpu(), "squares of {} digits for a GPU", counted_before->limbs.size());
+    for (std::size_t i = 0; i < counted_before->limbs.size(); ++i) limbs_[i] += counted_before->limbs[i];
+  }
   if (results_.size() > 1) {
     execs_.communication.wait(execs_.compute.record());
     results_.all_gather(execs_.communication, doubles(own_, own_count(), device),

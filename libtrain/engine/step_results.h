@@ -2,6 +2,7 @@
 // device that computes, and the host reads them later.
 #pragma once
 
+#include "kernels/square_sum/square_sum.h"
 #include "kernels/step_numbers/step_numbers.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/engine/gate_metrics.h"
@@ -47,7 +48,9 @@ class StepResults {
   // each over all ranks. Then computes the numbers. The gradients have the factor `loss_scale`, a power of two. A step
   // above a limit is an outlier, whose update changes nothing. All of it is in the order of execs.compute; on a GPU the
   // host does not wait. Collective.
-  void agree(std::span<const base::ConstView> gradients, double loss_scale = 1, const OutlierLimits& limits = {});
+  // `counted_before`: the squares of gradients that are no longer in memory; CPU only.
+  void agree(std::span<const base::ConstView> gradients, double loss_scale = 1, const OutlierLimits& limits = {},
+             const kernels::FixedPointSum* counted_before = nullptr);
   const kernels::StepNumbers* numbers() const { return numbers_; }  // in device memory
 
   struct Collected {

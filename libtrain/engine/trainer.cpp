@@ -30,9 +30,10 @@ params::GradientReduction::Position position_of(const plan::Action& action, cons
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::train), batch_(batches.batch()),
-      program_(plan::actions(plan, world.rank, batch_)), step_leases_(plan::step_leases(r_.part, program_)),
-      loss_scale_(settings.loss_scale), outliers_(settings.outliers) {
+    : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::train, settings.offload_folders),
+      batch_(batches.batch()), program_(plan::actions(plan, world.rank, batch_)),
+      step_leases_(plan::step_leases(r_.part, program_)), loss_scale_(settings.loss_scale),
+      outliers_(settings.outliers) {
   TRAINYARD_ASSERT(!settings.loss_scale.scales() || settings.non_finite == NonFinitePolicy::skip,
                    "a loss scale of {}, and a step that overflows ends the run", settings.loss_scale.first);
   make_chunks();
@@ -211,7 +212,8 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
   {
     const base::TraceScope traced(base::traced::action, name_of(plan::Action::Kind::update), {completed + 1});
-    results_->agree(store_->counted_gradients(), loss_factor(), outliers_.limits());
+    results_->agree(store_->counted_gradients(), loss_factor(), outliers_.limits(),
+                    r_.offloaded ? &store_->squares_of_disk() : nullptr);
     update(completed);
     results_->send();
   }
@@ -293,14 +295,19 @@ double Trainer::validate(std::int64_t sequences) {
   require_values();
   TRAINYARD_ASSERT(r_.batches.has_validation(), "a validation of {} sequences without a dataset", sequences);
   MicroLoss total;
-  reduce_losses(
-      r_.world, r_.communication, 0, sequences / r_.plan.micro_batch,
-      [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
-        passes().evaluate(micros, losses,
-                          {[&](std::int64_t micro) -> const model::MicroBatch& { return r_.batches.validation(micro); },
-                           [&](std::span<const plan::Occurrence> leases) { store_->begin_evaluation(leases); }});
-      },
-      total);
+  const auto pass = [&] {
+    reduce_losses(
+        r_.world, r_.communication, 0, sequences / r_.plan.micro_batch,
+        [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
+          passes().evaluate(
+              micros, losses,
+              {[&](std::int64_t micro) -> const model::MicroBatch& { return r_.batches.validation(micro); },
+               [&](std::span<const plan::Occurrence> leases) { store_->begin_evaluation(leases); }});
+        },
+        total);
+  };
+  if (r_.offloaded) r_.offloaded->outside_steps(pass);
+  else pass();
   return total.mean();
 }
 
@@ -336,9 +343,12 @@ std::string Trainer::diagnose(std::int64_t completed) {
                fmt::format("micro-batch {}: the loss is {}", action.micro, base::number_text(loss))};
   }
   for (int u = 0; u < r_.context.flat_groups() && found.text.empty(); ++u)
-    if (kernels::first_nonfinite(*r_.compute, store_->shard_gradient(u)) >= 0)
-      found = {batch_.micros(), passes, place_in_model(base::at(r_.set.flat_groups, u).name),
-               fmt::format("the summed gradient of flat group {} is not finite", base::at(r_.set.flat_groups, u).name)};
+    store_->for_gradient(u, [&](std::int64_t, base::View part) {
+      if (!found.text.empty() || kernels::first_nonfinite(*r_.compute, part) < 0) return;
+      const auto& name = base::at(r_.set.flat_groups, u).name;
+      found = {batch_.micros(), passes, place_in_model(name),
+               fmt::format("the summed gradient of flat group {} is not finite", name)};
+    });
   return earliest_of_all(found);
 }
 

@@ -33,6 +33,7 @@ struct StepSettings : params::OptimizerSettings {
   LossScaleRule loss_scale;  // a rule that scales needs the policy to skip
   base::Device device;       // kind as in the plan; index: the GPU of this rank
   OutlierRule outliers;
+  std::vector<std::string> offload_folders = {};  // where states lie that the plan has on disk
 
   bool may_skip() const { return non_finite == NonFinitePolicy::skip || outliers.skips(); }
 };
@@ -102,6 +103,7 @@ class Trainer {
   model::ExpertCollectives& expert_collectives() { return r_.experts; }
   params::ZeroStore& store() { return *store_; }
   params::StoreContext& context() { return r_.context; }
+  params::OffloadedStates* offloaded() { return r_.offloaded.get(); }  // null: all states are in memory
   RankMemory& memory() { return r_.memory; }
   const RankMemory& memory() const { return r_.memory; }
   const plan::FlatGroupSet& flat_groups() const { return r_.set; }

@@ -17,10 +17,12 @@ std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t shard, 
   return {edge(i), edge(i + 1) - edge(i)};
 }
 
-Transfers::Ticket StoreContext::gather(int u, base::View shard, base::View whole, const tensor::Event& ready) {
+Transfers::Ticket StoreContext::gather(int u, base::View shard, base::View whole, const tensor::Event& ready,
+                                       std::function<void()> before) {
   const auto n = segments(u, whole.bytes());
-  return transfers.add(n, [this, u, shard, whole, ready, n](std::int64_t i) {
+  return transfers.add(n, [this, u, shard, whole, ready, n, before = std::move(before)](std::int64_t i) {
     if (i == 0) communication.wait(ready);
+    if (i == 0 && before) communication.run(before);
     if (n == 1) return group(u).all_gather(communication, shard, whole);
     const auto [first, count] = segment(shard.count(), n, i);
     comm::all_gather_range(group(u), communication, shard, whole, first, count);

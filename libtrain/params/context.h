@@ -2,11 +2,13 @@
 #pragma once
 
 #include "libtrain/base/index.h"
+#include "libtrain/params/offloaded_states.h"
 #include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/cost/states.h"
 #include "libtrain/tensor/arena.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,16 +33,22 @@ struct StoreContext : RankExecs {
   std::int64_t segment_bytes = plan::segment_bytes;
   // Names of the flat groups that other pipeline stages hold, too (plan/schedule/stages.h).
   std::vector<std::string> flat_groups_of_stages = {};
+  OffloadedStates* offloaded = nullptr;  // null: all states are in memory
 
   int flat_groups() const { return static_cast<int>(set.flat_groups.size()); }
   const plan::FlatLayout& layout(int flat_group) const { return base::at(set.layouts, flat_group); }
   const plan::FlatGroup& flat_group(int u) const { return base::at(set.flat_groups, u); }
   // The ranks over which a flat group is sharded: rank r of this communicator holds shard r.
   comm::Communicator& group(int u) const { return world.group(flat_group(u).group); }
+  bool is_offloaded(int flat_group, plan::Held held, std::size_t state = 0) const {
+    return offloaded != nullptr && offloaded->has(flat_group, held, state);
+  }
   bool shared() const { return set.table.largest_shared() > 0; }  // is any flat group sharded over several ranks
   // Adds an all-gather of a flat group's shards into `whole` to `transfers`. It begins after the event `ready`, which
   // either Exec may have recorded.
-  Transfers::Ticket gather(int flat_group, base::View shard, base::View whole, const tensor::Event& ready);
+  // `before` runs right before it on the communication Exec, and may wait.
+  Transfers::Ticket gather(int flat_group, base::View shard, base::View whole, const tensor::Event& ready,
+                           std::function<void()> before = {});
   // segments: into how many segments a transfer of `bytes`, all shards together, is divided. segment: the elements of
   // each shard in segment i, as {first, count}.
   std::int64_t segments(int flat_group, std::int64_t bytes) const;

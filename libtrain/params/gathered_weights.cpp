@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace trainyard::params {
 
@@ -16,12 +17,15 @@ class GatheredWeights : public Weights {
  public:
   explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.gathered_layers) {
     for (int u = 0; u < c.flat_groups(); ++u)
-      shards_.push_back(c.arenas.parameters.allocate(c.shape.working, {c.layout(u).shard}));
-    for (auto elements : plan_.elements())
-      slots_.push_back({c.arenas.gathered.allocate(c.shape.working, {elements}), -1, 0, {}, 0});
+      shards_.push_back(c.is_offloaded(u, plan::Held::parameter)
+                            ? base::View{}
+                            : c.arenas.parameters.allocate(c.shape.working, {c.layout(u).shard}));
+    for (auto elements : plan_.elements()) slots_.push_back({buffer(elements), -1, 0, {}, 0, 0});
   }
 
   void begin_passes(const plan::LeaseOrder& leases) override {
+    for (auto& slot : slots_)  // of a step that was abandoned
+      if (slot.read != 0) c_.offloaded->wait(std::exchange(slot.read, 0));
     leases_ = leases;
     order_.clear();
     next_pass_ = next_fetch_ = 0;
@@ -41,6 +45,7 @@ class GatheredWeights : public Weights {
                      slot.flat_group, occurrence.flat_group);
     ++slot.open;
     c_.join(c_.transfers.done(slot.arrives));
+    if (slot.read != 0) c_.offloaded->wait(std::exchange(slot.read, 0));
   }
 
   void give_back(plan::Occurrence occurrence) override {
@@ -64,8 +69,16 @@ class GatheredWeights : public Weights {
     int flat_group;
     Transfers::Ticket arrives;
     tensor::Event released;
-    int open = 0;  // leases that are open
+    int open = 0;                      // leases that are open
+    OffloadedStates::Ticket read = 0;  // from disk into the buffer itself
   };
+  // Shards that one rank has alone are read from disk into the slot, which has room for that.
+  base::View buffer(std::int64_t elements) {
+    const auto bytes = elements * base::size_of(c_.shape.working);
+    const bool reads = c_.offloaded != nullptr && c_.offloaded->plan().has_any(plan::Held::parameter);
+    auto* memory = c_.arenas.gathered.allocate_bytes(reads ? base::storage_bytes(bytes) : bytes);
+    return {memory, c_.shape.working, {elements}, c_.arenas.gathered.device()};
+  }
   Slot& slot_of(int flat_group) { return base::at(slots_, plan_.slot_of(flat_group)); }
 
   // Extends order_ to the next `wanted` leases, the current one included. Returns how many there are.
@@ -89,11 +102,25 @@ class GatheredWeights : public Weights {
                      slot.flat_group);
     slot.flat_group = occurrence.flat_group;
     auto& group = c_.group(occurrence.flat_group);
-    if (group.size() == 1)
+    if (c_.is_offloaded(occurrence.flat_group, plan::Held::parameter)) fetch_from_disk(slot);
+    else if (group.size() == 1)
       group.all_gather(c_.compute, own_shard(occurrence.flat_group), whole(occurrence.flat_group));  // a copy
     else
       slot.arrives = c_.gather(occurrence.flat_group, own_shard(occurrence.flat_group), whole(occurrence.flat_group),
                                slot.released);
+  }
+
+  // The gather waits for the shard where it runs, so the calls of all ranks keep their order.
+  void fetch_from_disk(Slot& slot) {
+    const int u = slot.flat_group;
+    if (c_.group(u).size() == 1) {
+      slot.read = c_.offloaded->fetch_weights(u, whole(u));
+      return;
+    }
+    // The lease before has waited for the gather that read this buffer.
+    const auto arrival = c_.offloaded->arrival(plan_.slot_of(u), c_.shape.working, c_.layout(u).shard);
+    const auto ticket = c_.offloaded->fetch_weights(u, arrival);
+    slot.arrives = c_.gather(u, arrival, whole(u), slot.released, [this, ticket] { c_.offloaded->wait(ticket); });
   }
 
   StoreContext& c_;

@@ -14,9 +14,10 @@ namespace trainyard::params {
 
 using Place = GradientReduction::Position::Place;
 
-GradientReduction::GradientReduction(StoreContext& c)
+GradientReduction::GradientReduction(StoreContext& c, Complete complete)
     : c_(c), plans_{plan::gradient_plan(c.shape), plan::gradient_plan(c.shape, 2)},
-      slots_(plan::gradient_slots(c.set.table, c.shape)), buffer_free_(slots_.elements().size()) {
+      slots_(plan::gradient_slots(c.set.table, c.shape)), buffer_free_(slots_.elements().size()),
+      complete_(std::move(complete)), disk_sums_(c.offloaded ? c.offloaded->plan().sum_bytes().size() : 0) {
   const auto dtype = c.shape.gradient;
   for (int u = 0; u < c.flat_groups(); ++u) {
     const auto contributions = c.group(u).size() * base::at(c.set.contributions, u);
@@ -37,6 +38,12 @@ GradientReduction::GradientReduction(StoreContext& c)
   for (std::size_t i = 0; i < c.set.occurrences.size(); ++i) {
     const auto occurrence = c.set.occurrences[i];
     const auto shard = c.set.shard_of(occurrence);
+    if (leaves(occurrence.flat_group)) {
+      TRAINYARD_ASSERT(plan(occurrence).shards && occurrence.index == 0, "the gradient of {} is on disk",
+                       c.flat_group(occurrence.flat_group).name);
+      sums_.push_back(c.offloaded->sum(occurrence.flat_group, dtype, shard));
+      continue;
+    }
     sums_.push_back(plan(occurrence).shards
                         ? c.arenas.gradients.allocate(dtype, {shard})
                         : flat_range(wholes_[i], c.group(occurrence.flat_group).rank() * shard, shard));
@@ -109,8 +116,17 @@ int GradientReduction::contributors(plan::Occurrence occurrence, int source) con
 // Reads `gradient` only if this rank contributes. If all micro-batches of a source are empty, no rank makes the call.
 Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int source, base::View gradient) {
   const auto round = position_.round == 0 && source == 0 ? base::ReductionRound::first : base::ReductionRound::next;
-  auto& group = c_.group(occurrence.flat_group);
   const auto total = sum(occurrence);
+  if (leaves(occurrence.flat_group) && round == base::ReductionRound::first) claim_sum(occurrence.flat_group);
+  const auto ticket = issue(occurrence, source, gradient, total, round);
+  if (leaves(occurrence.flat_group) && ticket != 0)
+    base::at(disk_sums_, c_.offloaded->plan().sum_slot(occurrence.flat_group)).reduced = ticket;
+  return ticket;
+}
+
+Transfers::Ticket GradientReduction::issue(plan::Occurrence occurrence, int source, base::View gradient,
+                                           base::View total, base::ReductionRound round) {
+  auto& group = c_.group(occurrence.flat_group);
   if (c_.reduction == plan::Reduction::fast && group.size() > 1) {
     const auto ready = c_.compute.record();
     return c_.transfers.add(1, [this, &group, gradient, total, round, ready](std::int64_t) {
@@ -146,14 +162,43 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
   });
 }
 
+// An earlier step may have been abandoned.
+void GradientReduction::begin() {
+  for (auto& each : disk_sums_) each.left = true, each.reduced = 0;
+}
+
+// A sum is sent on when the next group begins one, so the disk has the time of that group to write it. The slot that
+// the group needs was sent on before, unless there is one slot only.
+void GradientReduction::claim_sum(int flat_group) {
+  send_sums(flat_group);
+  auto& mine = base::at(disk_sums_, c_.offloaded->plan().sum_slot(flat_group));
+  c_.offloaded->wait(std::exchange(mine.written, 0));
+  mine = {flat_group, false, 0, 0};
+}
+
+void GradientReduction::send_sums(int but_of_flat_group) {
+  for (auto& each : disk_sums_) {
+    if (each.left || each.flat_group == but_of_flat_group) continue;
+    c_.join(c_.transfers.done(std::exchange(each.reduced, 0)));
+    const auto total = sum({each.flat_group, 0});
+    if (complete_) complete_(each.flat_group, total);
+    each.written = c_.offloaded->write_gradient(each.flat_group, total);
+    each.left = true;
+  }
+}
+
 void GradientReduction::finish() {
   c_.transfers.finish();
   c_.join(c_.communication.record());
+  send_sums();
   for (auto occurrence : c_.set.occurrences)
     if (occurrence.index > 0) kernels::add(c_.compute, sum({occurrence.flat_group, 0}), sum(occurrence));
 }
 
-base::View GradientReduction::shard(int flat_group) { return sum({flat_group, 0}); }
+base::View GradientReduction::shard(int flat_group) {
+  TRAINYARD_ASSERT(!leaves(flat_group), "the gradient of {} is on disk", c_.flat_group(flat_group).name);
+  return sum({flat_group, 0});
+}
 base::View GradientReduction::gathered(int flat_group) { return local({flat_group, 0}, 0); }
 
 void GradientReduction::gather_sums() {

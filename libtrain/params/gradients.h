@@ -6,6 +6,7 @@
 #include "libtrain/base/index.h"
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace trainyard::params {
@@ -21,7 +22,9 @@ namespace trainyard::params {
 // gradients that they have of one source are added before any gradient of the next source.
 class GradientReduction {
  public:
-  explicit GradientReduction(StoreContext& context);
+  // `complete` gets the whole sum of a flat group's shard before it leaves for the disk.
+  using Complete = std::function<void(int flat_group, base::ConstView sum)>;
+  explicit GradientReduction(StoreContext& context, Complete complete = {});
 
   // The micro-batch under way. `round`: its accumulation step, counted from 0 within the optimizer step. `place`: where
   // it is in its local accumulation group.
@@ -29,6 +32,7 @@ class GradientReduction {
     std::int64_t round;
     enum class Place { only, first, middle, last } place;
   };
+  void begin();                                                  // a step
   void begin_micro(Position position) { position_ = position; }  // the next gradients belong to this micro-batch
 
   void open(plan::Occurrence occurrence, int source = 0);         // blocks until the buffer may be overwritten
@@ -44,7 +48,7 @@ class GradientReduction {
   // After the last accumulation step: waits for all reductions, then adds the sums of later occurrences of tied tables
   // to the first, in declaration order. shard(flat_group) is then this rank's shard of the flat group's gradient sum.
   void finish();
-  base::View shard(int flat_group);
+  base::View shard(int flat_group);     // std::logic_error for a gradient on disk
   base::View gathered(int flat_group);  // ZeRO 0: the whole gradient sum; valid after gather_sums()
   void gather_sums();                   // ZeRO 0, collective
 
@@ -60,7 +64,20 @@ class GradientReduction {
   bool writes_into_whole(plan::Occurrence occurrence) const;
   Transfers::Ticket& free(plan::Occurrence occurrence, int source);  // after this transfer the buffer is free
   Transfers::Ticket reduce(plan::Occurrence occurrence, int source, base::View gradient);
+  Transfers::Ticket issue(plan::Occurrence occurrence, int source, base::View gradient, base::View total,
+                          base::ReductionRound round);
   base::View& sum(plan::Occurrence occurrence) { return sums_[index(occurrence)]; }
+  // A rotating sum, and what still has to happen with the gradient in it.
+  struct DiskSum {
+    int flat_group = -1;
+    bool left = true;  // for the disk
+    Transfers::Ticket reduced = 0;
+    OffloadedStates::Ticket written = 0;
+  };
+  bool leaves(int flat_group) const { return c_.is_offloaded(flat_group, plan::Held::gradient); }
+  // Before the first reduction of a step into the sum of the flat group: sends on what other flat groups left.
+  void claim_sum(int flat_group);
+  void send_sums(int but_of_flat_group = -1);
   std::size_t index(plan::Occurrence occurrence) const { return base::size(c_.set.occurrence_index(occurrence)); }
   std::size_t slot_index(plan::Occurrence occurrence, int source) const {
     return base::size(slots_.slot_of(occurrence.flat_group, source));
@@ -74,6 +91,8 @@ class GradientReduction {
   std::vector<std::vector<Transfers::Ticket>> whole_free_;  // per occurrence and source
   std::vector<Transfers::Ticket> buffer_free_;
   base::View staging_;
+  Complete complete_;
+  std::vector<DiskSum> disk_sums_;                  // for each slot of OffloadPlan::sum_slot
   std::vector<std::vector<int>> reduction_orders_;  // of the ranks of each flat group (plan::Topology)
 };
 

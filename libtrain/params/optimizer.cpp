@@ -7,9 +7,15 @@
 #include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/held.h"
 
+#include <algorithm>
+
 namespace trainyard::params {
 
 namespace {
+
+kernels::Range overlap(kernels::Range a, kernels::Range b) {
+  return {std::max(a.first, b.first), std::min(a.end, b.end)};
+}
 
 base::View part_of(base::View flat, kernels::Range range) {
   return flat ? flat_range(flat, range.first, range.end - range.first) : flat;
@@ -24,11 +30,13 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
     matrices_.emplace(c);
   }
   for (int u = 0; u < c.flat_groups(); ++u) {
-    if (plan::master_bytes(c.shape.working) > 0)
-      master_.push_back(c.arenas.optimizer.allocate(base::DType::f32, {count(u)}));
+    const auto allocated = [&](plan::Held held, std::size_t i, base::DType dtype) {
+      return c.is_offloaded(u, held, i) ? base::View{} : c.arenas.optimizer.allocate(dtype, {count(u)});
+    };
+    if (has_master()) master_.push_back(allocated(plan::Held::master, 0, base::DType::f32));
     auto& states = states_.emplace_back();
     for (std::size_t i = 0; i < kind().element_states(); ++i)
-      states.push_back(c.arenas.optimizer.allocate(kind().states[i].dtype, {count(u)}));
+      states.push_back(allocated(plan::Held::state, i, kind().states[i].dtype));
     ranges_.push_back(ranges_of(u));
   }
   if (kind().has_factored_states()) factored_.emplace(c);
@@ -73,7 +81,9 @@ base::View OptimizerStates::own(base::View range, int flat_group) const {
 }
 
 base::View OptimizerStates::master_shard(int flat_group) {
-  return has_master() ? own(base::at(master_, flat_group), flat_group) : weights_.own_shard(flat_group);
+  if (!has_master()) return weights_.own_shard(flat_group);
+  const auto master = base::at(master_, flat_group);
+  return master ? own(master, flat_group) : master;
 }
 
 // With ZeRO 0 a rank keeps the momentum of its own shard alone up to date, which is what it saves.
@@ -89,15 +99,25 @@ void OptimizerStates::prepare(GradientReduction& gradients, const UpdateRules& r
   matrices_->orthogonalise(gradients);
 }
 
-UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& weights, int u, kernels::Range range) {
+UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& weights, int u, kernels::Range range,
+                                      const Tile& tile) {
+  using plan::Held;
   const auto i = base::size(u);
-  const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u), working = working_range(weights, u);
+  const kernels::Range in_tile{range.first - tile.range.first, range.end - tile.range.first};
+  // A part of what the tile has read, else of what is in memory.
+  const auto part = [&](Held held, std::size_t state, auto&& in_memory) {
+    const auto read = tile.of(held, state);
+    return read ? part_of(read, in_tile) : part_of(in_memory(), range);
+  };
+  const auto gradient = part(Held::gradient, 0, [&] { return whole() ? gradients.gathered(u) : gradients.shard(u); });
+  const auto working = part(Held::parameter, 0, [&] { return working_range(weights, u); });
   updated_states_.clear();
-  for (const auto& state : states_[i]) updated_states_.push_back(part_of(state, range));
-  return {.gradient = part_of(gradient, range),
-          .parameter = part_of(has_master() ? master_[i] : working, range),
+  for (std::size_t s = 0; s < states_[i].size(); ++s)
+    updated_states_.push_back(part(Held::state, s, [&] { return states_[i][s]; }));
+  return {.gradient = gradient,
+          .parameter = has_master() ? part(Held::master, 0, [&] { return master_[i]; }) : working,
           .states = updated_states_,
-          .working = has_master() ? part_of(working, range) : base::View{}};
+          .working = has_master() ? working : base::View{}};
 }
 
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
@@ -114,32 +134,63 @@ void OptimizerStates::update(GradientReduction& gradients, Weights& weights, con
   } else {
     apply_elements(gradients, weights, rules);
   }
-  move_biases(gradients, weights, rules.numbers, tokens);
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    if (!streams(u)) move_biases(gradients, weights, rules.numbers, tokens, all_of(u));
+  if (c_.offloaded != nullptr) update_by_tiles(gradients, weights, rules, tokens);
   if (!whole()) weights.shards_changed();
 }
 
 void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weights, const UpdateRules& rules) {
   for (int u = 0; u < c_.flat_groups(); ++u)
-    for (const auto& [all, decayed, is_of_matrices] : base::at(ranges_, u).optimizer) {
-      if (all.first >= all.end) continue;
-      auto range = updated(gradients, weights, u, all);
-      if (is_of_matrices) range.states = {};  // prepare() updated the momentum
-      apply(c_.compute, is_of_matrices ? UpdateRule(*rules.matrices) : *rules.elements, range, decayed);
+    if (!streams(u)) apply_elements(gradients, weights, rules, all_of(u));
+}
+
+void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
+                                     const Tile& tile) {
+  for (const auto& [all, decayed, is_of_matrices] : base::at(ranges_, tile.flat_group).optimizer) {
+    const auto part = overlap(all, tile.range);
+    if (part.first >= part.end) continue;
+    auto range = updated(gradients, weights, tile.flat_group, part, tile);
+    if (is_of_matrices) range.states = {};  // prepare() updated the momentum
+    const auto& rule = is_of_matrices ? UpdateRule(*rules.matrices) : *rules.elements;
+    if (part.first == all.first && part.end == all.end) {
+      apply(c_.compute, rule, range, decayed);
+      continue;
     }
+    const auto skipped = part.first - all.first;
+    decayed_in_tile_.clear();
+    for (const auto& each : decayed)
+      if (const auto in = overlap(each, {skipped, part.end - all.first}); in.first < in.end)
+        decayed_in_tile_.push_back({in.first - skipped, in.end - skipped});
+    apply(c_.compute, rule, range, decayed_in_tile_);
+  }
+}
+
+// The working copy of a tile was not read. So it is made of the master, which a step that is not finite leaves as it
+// is.
+void OptimizerStates::update_by_tiles(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
+                                      std::int64_t tokens) {
+  c_.offloaded->stream([&](const Tile& tile) {
+    apply_elements(gradients, weights, rules, tile);
+    move_biases(gradients, weights, rules.numbers, tokens, tile);
+    if (const auto working = tile.of(plan::Held::parameter); working && has_master())
+      kernels::cast(c_.compute, updated(gradients, weights, tile.flat_group, tile.range, tile).parameter, working);
+  });
 }
 
 void OptimizerStates::move_biases(GradientReduction& gradients, Weights& weights, const kernels::StepNumbers* numbers,
-                                  std::int64_t tokens) {
-  for (int u = 0; u < c_.flat_groups(); ++u)
-    for (const auto& [all, parameter] : base::at(ranges_, u).even_load) {
-      TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);
-      const auto& balance = parameter->update;
-      const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
-      const auto biases = updated(gradients, weights, u, all);
-      kernels::even_load_update(c_.compute, biases.parameter, biases.gradient, mean, static_cast<float>(balance.rate),
-                                numbers);
-      if (biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
-    }
+                                  std::int64_t tokens, const Tile& tile) {
+  for (const auto& [all, parameter] : base::at(ranges_, tile.flat_group).even_load) {
+    const auto part = overlap(all, tile.range);
+    if (part.first >= part.end) continue;
+    TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);
+    const auto& balance = parameter->update;
+    const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
+    const auto biases = updated(gradients, weights, tile.flat_group, part, tile);
+    kernels::even_load_update(c_.compute, biases.parameter, biases.gradient, mean, static_cast<float>(balance.rate),
+                              numbers);
+    if (biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
+  }
 }
 
 void OptimizerStates::apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule) {
@@ -196,7 +247,8 @@ void OptimizerStates::apply_factored(GradientReduction& gradients, Weights& weig
 
 void OptimizerStates::shards_loaded(Weights& weights) {
   for (int u = 0; u < c_.flat_groups(); ++u)
-    if (has_master()) kernels::cast(c_.compute, master_shard(u), weights.own_shard(u));
+    if (has_master() && !streams(u)) kernels::cast(c_.compute, master_shard(u), weights.own_shard(u));
+  if (has_master() && c_.offloaded != nullptr) round_loaded_masters(weights);
   if (whole() && c_.shared()) {
     c_.communication.wait(c_.compute.record());
     for (int u = 0; u < c_.flat_groups(); ++u) {
@@ -210,6 +262,31 @@ void OptimizerStates::shards_loaded(Weights& weights) {
     c_.join(c_.communication.record());
   }
   weights.shards_changed();
+}
+
+// Masters and working copies may lie in different places.
+void OptimizerStates::round_loaded_masters(Weights& weights) {
+  using plan::Held;
+  for (int u = 0; u < c_.flat_groups(); ++u) {
+    if (!streams(u)) continue;
+    auto& disk = *c_.offloaded;
+    for (std::int64_t first = 0; first < c_.layout(u).shard; first += disk.tile_elements()) {
+      const auto count = std::min(disk.tile_elements(), c_.layout(u).shard - first);
+      std::vector<float> read;
+      auto master = master_shard(u);
+      if (master) master = flat_range(master, first, count);
+      else read.resize(base::size(count)), master = base::View::of(read.data(), {count});
+      if (!read.empty()) disk.read(u, Held::master, 0, first, master);
+      if (const auto working = weights.own_shard(u)) {
+        kernels::cast(c_.compute, master, flat_range(working, first, count));
+        continue;
+      }
+      std::vector<std::byte> rounded(base::size(count * base::size_of(c_.shape.working)));
+      const base::View to(rounded.data(), c_.shape.working, {count});
+      kernels::cast(c_.compute, master, to);
+      disk.write(u, Held::parameter, 0, first, to);
+    }
+  }
 }
 
 }  // namespace trainyard::params

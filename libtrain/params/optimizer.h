@@ -33,11 +33,15 @@ class OptimizerStates {
   void update(GradientReduction& gradients, Weights& weights, const UpdateRules& rules, std::int64_t tokens);
 
   // This rank's shards, f32, [shard] elements. With f32 working weights the master shard is the working copy itself.
+  // Empty if it is on disk.
   base::View master_shard(int flat_group);
   // A state of elements (plan::OptimizerKind::element_states), by its place in kind().states.
   base::View state_shard(std::size_t state, int flat_group) {
-    return own(base::at(states_, flat_group)[state], flat_group);
+    const auto state_of_group = base::at(states_, flat_group)[state];
+    return state_of_group ? own(state_of_group, flat_group) : state_of_group;
   }
+  // The extents that hold them then, of [shard] elements.
+  plan::Held held_of_master() const { return has_master() ? plan::Held::master : plan::Held::parameter; }
   // A state of rows or columns of a whole parameter, by its place in kind().states; the same on every rank that holds a
   // part of the flat group.
   base::View factored_state(std::size_t state, int flat_group, std::size_t parameter) const {
@@ -74,11 +78,17 @@ class OptimizerStates {
     std::vector<Part> parameters;
   };
   // A range of a flat group for the optimizer. `states` lasts until the next call.
-  UpdatedRange updated(GradientReduction& gradients, Weights& weights, int flat_group, kernels::Range range);
-  // Of all elements, by the rules of elements and of matrices.
+  using Tile = OffloadedStates::Tile;
+  UpdatedRange updated(GradientReduction& gradients, Weights& weights, int flat_group, kernels::Range range,
+                       const Tile& tile = {});
+  // Of all elements, by the rules of elements and of matrices. What has an extent on disk goes by tiles.
   void apply_elements(GradientReduction& gradients, Weights& weights, const UpdateRules& rules);
+  void apply_elements(GradientReduction& gradients, Weights& weights, const UpdateRules& rules, const Tile& tile);
+  void update_by_tiles(GradientReduction& gradients, Weights& weights, const UpdateRules& rules, std::int64_t tokens);
   void move_biases(GradientReduction& gradients, Weights& weights, const kernels::StepNumbers* numbers,
-                   std::int64_t tokens);
+                   std::int64_t tokens, const Tile& tile);
+  bool streams(int flat_group) const { return c_.offloaded != nullptr && c_.offloaded->plan().streams(flat_group); }
+  Tile all_of(int flat_group) const { return {flat_group, {0, count(flat_group)}}; }
   // With an optimizer that needs norms of whole parameters, after `rule` updated the states.
   void apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule);
   // With states of rows and columns.
@@ -89,8 +99,9 @@ class OptimizerStates {
     return {at, at + counted.count};
   }
   FlatGroupRanges ranges_of(int flat_group) const;
+  void round_loaded_masters(Weights& weights);  // of groups on disk
   bool whole() const { return c_.shape.zero == 0; }
-  bool has_master() const { return !master_.empty(); }
+  bool has_master() const { return plan::master_bytes(c_.shape.working) > 0; }
   base::View own(base::View range, int flat_group) const;
   std::int64_t first(int flat_group) const {
     return whole() ? 0 : c_.group(flat_group).rank() * c_.layout(flat_group).shard;
@@ -111,6 +122,7 @@ class OptimizerStates {
   std::optional<FactoredMoments> factored_;      // with states of rows and columns
   std::optional<ParameterNorms> norms_;          // if kind() needs them
   std::vector<base::View> updated_states_;
+  std::vector<kernels::Range> decayed_in_tile_;
 };
 
 }  // namespace trainyard::params

@@ -30,11 +30,53 @@ void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint
   });
 }
 
+// Computes initial values of parts of this rank's shards, with all threads of the compute Exec.
+class InitialValues {
+ public:
+  InitialValues(const StoreContext& c, std::uint64_t seed) : c_(c), seed_(seed) {}
+
+  // `out` gets elements [first, first + count) of the shard when make() is called, gaps between parameters as zeros.
+  void add(int u, std::int64_t first, std::int64_t count, float* out) {
+    constexpr std::int64_t job_elements = 1 << 16;
+    const auto& layout = c_.layout(u);
+    const auto begin = c_.group(u).rank() * layout.shard + first;
+    std::int64_t end = 0;  // end of the values so far
+    for (const auto& held : plan::held_ranges(layout, begin, begin + count)) {
+      std::fill(out + end, out + held.at, 0.0f);
+      end = held.at + held.count;
+      for (std::int64_t done = 0; done < held.count; done += job_elements)
+        jobs_.push_back({&c_.flat_group(u).parameters[held.parameter], held.first + done,
+                         std::min(job_elements, held.count - done), out + held.at + done});
+    }
+    std::fill(out + end, out + count, 0.0f);
+  }
+  void make() {
+    const int shares = jobs_.size() > 8 ? std::max(1, c_.compute.threads()) : 1;
+    base::run_shares("initial values", shares, [&](int share) {
+      for (auto j = base::size(share); j < jobs_.size(); j += base::size(shares))
+        make_values(*jobs_[j].parameter, plan::held_part(*jobs_[j].parameter, c_.world.topology, c_.world.rank), seed_,
+                    jobs_[j].first, jobs_[j].count, jobs_[j].out);
+    });
+    jobs_.clear();
+  }
+
+ private:
+  struct Job {
+    const plan::Parameter* parameter;
+    std::int64_t first, count;  // in this rank's part of the parameter
+    float* out;
+  };
+  const StoreContext& c_;
+  std::uint64_t seed_;
+  std::vector<Job> jobs_;
+};
+
 }  // namespace
 
 ZeroStore::ZeroStore(StoreContext& c)
-    : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c),
-      stage_sums_(c), states_(c, *weights_) {
+    : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)),
+      gradients_(c, [this](int u, base::ConstView sum) { count_squares(u, sum); }), stage_sums_(c),
+      states_(c, *weights_) {
   for (int u = 0; u < c.flat_groups(); ++u)
     counted_.push_back(base::at(c.set.borrowed, u)
                            ? std::vector<plan::ShardRange>{}  // the stage that owns it counts it
@@ -45,53 +87,72 @@ std::span<const base::ConstView> ZeroStore::counted_gradients() {
   counted_views_.clear();
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& range : base::at(counted_, u))
-      counted_views_.push_back(flat_range(gradients_.shard(u), range.begin, range.end - range.begin));
+      if (!c_.is_offloaded(u, plan::Held::gradient))
+        counted_views_.push_back(flat_range(gradients_.shard(u), range.begin, range.end - range.begin));
   return counted_views_;
 }
 
+void ZeroStore::count_squares(int u, base::ConstView sum) {
+  for (const auto& range : base::at(counted_, u))
+    kernels::square_sum(c_.compute, sum.elements(range.begin, range.end - range.begin), squares_of_disk_);
+}
+
+void ZeroStore::for_gradient(int u, const std::function<void(std::int64_t first, base::View part)>& f) {
+  if (!c_.is_offloaded(u, plan::Held::gradient)) return f(0, gradients_.shard(u));
+  auto& disk = *c_.offloaded;
+  std::vector<float> part;
+  for (std::int64_t first = 0; first < c_.layout(u).shard; first += disk.tile_elements()) {
+    part.resize(base::size(std::min(disk.tile_elements(), c_.layout(u).shard - first)));
+    const auto view = base::View::of(part.data(), {std::ssize(part)});
+    disk.read(u, plan::Held::gradient, 0, first, view);
+    f(first, view);
+  }
+}
+
+// The host computes the values, by the one code path that defines them.
 void ZeroStore::initialize(std::uint64_t seed) {
-  struct Job {
-    const plan::Parameter* parameter;
-    std::int64_t first, count;  // in this rank's part of the parameter
-    float* out;
-  };
-  std::vector<Job> jobs;
-  std::vector<std::vector<float>> made;
-  constexpr std::int64_t job_elements = 1 << 16;
+  InitialValues values(c_, seed);
+  std::vector<std::vector<float>> made;  // for a GPU
   const bool on_gpu = c_.compute.on_gpu();
   for (int u = 0; u < c_.flat_groups(); ++u) {
-    const auto& layout = c_.layout(u);
-    const auto begin = c_.group(u).rank() * layout.shard;
-    // The host computes the values, by the one code path that defines them.
-    if (on_gpu) made.emplace_back(base::size(layout.shard), 0.0f);
-    auto* master = on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>();
-    for (std::size_t s = 0; s < states_.kind().element_states(); ++s)
-      if (const auto view = states_.state_shard(s, u); on_gpu) tensor::clear(c_.compute, view);
-      else tensor::clear_untouched(view);
-    for (std::size_t s = states_.kind().element_states(); s < states_.kind().states.size(); ++s)
-      for (std::size_t p = 0; p < c_.flat_group(u).parameters.size(); ++p)
-        tensor::clear(c_.compute, states_.factored_state(s, u, p));
-    std::int64_t end = 0;  // end of the values so far; gaps between them are zero
-    for (const auto& held : plan::held_ranges(layout, begin, begin + layout.shard)) {
-      std::fill(master + end, master + held.at, 0.0f);
-      end = held.at + held.count;
-      for (std::int64_t done = 0; done < held.count; done += job_elements)
-        jobs.push_back({&c_.flat_group(u).parameters[held.parameter], held.first + done,
-                        std::min(job_elements, held.count - done), master + held.at + done});
-    }
-    std::fill(master + end, master + layout.shard, 0.0f);
+    const auto shard = c_.layout(u).shard;
+    clear_states(u);
+    if (c_.is_offloaded(u, states_.held_of_master())) continue;
+    if (on_gpu) made.emplace_back(base::size(shard), 0.0f);
+    values.add(u, 0, shard, on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>());
   }
-  const int shares = jobs.size() > 8 ? std::max(1, c_.compute.threads()) : 1;
-  base::run_shares("initial values", shares, [&](int share) {
-    for (auto j = base::size(share); j < jobs.size(); j += base::size(shares))
-      make_values(*jobs[j].parameter, plan::held_part(*jobs[j].parameter, c_.world.topology, c_.world.rank), seed,
-                  jobs[j].first, jobs[j].count, jobs[j].out);
-  });
+  values.make();
   for (std::size_t u = 0; u < made.size(); ++u)
     tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}),
                  states_.master_shard(static_cast<int>(u)));
+  std::vector<float> tile;
+  for (int u = 0; u < c_.flat_groups(); ++u) {
+    if (!c_.is_offloaded(u, states_.held_of_master())) continue;
+    const auto shard = c_.layout(u).shard, most = c_.offloaded->tile_elements();
+    for (std::int64_t first = 0; first < shard; first += most) {
+      tile.resize(base::size(std::min(most, shard - first)));
+      values.add(u, first, std::ssize(tile), tile.data());
+      values.make();
+      c_.offloaded->write(u, states_.held_of_master(), 0, first, base::View::of(tile.data(), {std::ssize(tile)}));
+    }
+  }
   c_.compute.synchronize();
   shards_loaded();
+}
+
+void ZeroStore::clear_states(int u) {
+  const auto& kind = states_.kind();
+  for (std::size_t s = 0; s < kind.element_states(); ++s) {
+    if (c_.is_offloaded(u, plan::Held::state, s)) {
+      c_.offloaded->clear(u, plan::Held::state, s);
+      continue;
+    }
+    if (const auto view = states_.state_shard(s, u); c_.compute.on_gpu()) tensor::clear(c_.compute, view);
+    else tensor::clear_untouched(view);
+  }
+  for (std::size_t s = kind.element_states(); s < kind.states.size(); ++s)
+    for (std::size_t p = 0; p < c_.flat_group(u).parameters.size(); ++p)
+      tensor::clear(c_.compute, states_.factored_state(s, u, p));
 }
 
 // Leases are open as long as on ranks that compute, because gathering ahead depends on it. So a layer's lease stays

@@ -2,6 +2,7 @@
 // states.
 #pragma once
 
+#include "kernels/square_sum/square_sum.h"
 #include "libtrain/params/gradients.h"
 #include "libtrain/params/optimizer.h"
 #include "libtrain/params/stage_sums.h"
@@ -29,7 +30,11 @@ class ZeroStore : public ParameterStore {
   void initialize(std::uint64_t seed);
 
   // `leases`: the leases to come, in order, of all micro-batches of a step, or of an evaluation.
-  void begin_step(const plan::LeaseOrder& leases) { weights_->begin_passes(leases); }
+  void begin_step(const plan::LeaseOrder& leases) {
+    weights_->begin_passes(leases);
+    gradients_.begin();
+    squares_of_disk_ = {};
+  }
   void begin_evaluation(std::span<const plan::Occurrence> leases) { weights_->begin_pass(leases); }
   // The next gradients belong to this micro-batch. If it is empty, gradients of its own tokens add nothing, and those
   // of experts count for the ranks whose tokens came here.
@@ -44,17 +49,22 @@ class ZeroStore : public ParameterStore {
     gradients_.finish();
     stage_sums_.add_up(gradients_);
   }
+  // In memory; std::logic_error for a gradient on disk.
   base::View shard_gradient(int flat_group) { return gradients_.shard(flat_group); }
+  // Calls f for this rank's shard of the gradient, in parts where it is on disk. The view is valid during the call.
+  void for_gradient(int flat_group, const std::function<void(std::int64_t first, base::View part)>& f);
   // The ranges of gradient shards that this rank counts for the norm. Over the whole world every logical parameter
   // counts once (plan/blocks/ownership.h). Valid until the next call.
+  // Those on disk are in squares_of_disk() instead.
   std::span<const base::ConstView> counted_gradients();
+  const kernels::FixedPointSum& squares_of_disk() const { return squares_of_disk_; }  // after finish()
   // `tokens`: the tokens of the step, counting whole sequences. Needed if a bias takes part in the choice of experts
   // (plan::Update).
   void update(const UpdateRules& rules, std::int64_t tokens = 0);
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }
-  // Call it once the shards of states() have been filled. Collective.
+  // Call it once the shards of states() have been filled, in memory or on disk. Collective.
   void shards_loaded() { states_.shards_loaded(*weights_), weights_->complete(), has_values_ = true; }
   bool has_values() const { return has_values_; }    // initialize() or shards_loaded() has been called
   void complete_weights() { weights_->complete(); }  // collective: gathers now what the next pass would gather first
@@ -73,6 +83,8 @@ class ZeroStore : public ParameterStore {
   void commit(plan::Occurrence occurrence, int source) override;
 
  private:
+  void clear_states(int flat_group);
+  void count_squares(int flat_group, base::ConstView sum);
   void clear_gaps(plan::Occurrence occurrence, int source);
 
   StoreContext& c_;
@@ -83,6 +95,7 @@ class ZeroStore : public ParameterStore {
   OptimizerStates states_;
   std::vector<std::vector<plan::ShardRange>> counted_;  // per flat group
   std::vector<base::ConstView> counted_views_;
+  kernels::FixedPointSum squares_of_disk_;
 };
 
 }  // namespace trainyard::params

@@ -62,6 +62,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   for (const auto r : recomputations) recompute.emplace_back(name_of(r), r);
   using T = base::FieldTrait;
   base::FieldVisitor v;
+  std::string offload = offload_text(c.offload);
   v("global-batch", c.global_batch, run,
     "sequences in a step, over all ranks; a ramp is 16:512/10e6tokens (or samples)", ranges::global_batch);
   v.is({T::identity});
@@ -145,6 +146,8 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     base::Choices<base::DType>{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
   v.spelled(dtype_spellings());
   v.is({T::free_on_resume, T::later_in_plans});
+  v("offload", offload, how, "states kept on disk, all or a share: optimizer=disk,parameters=disk,gradients=disk:0.5");
+  v.is({T::free_on_resume, T::later_in_plans});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});
   v.is({T::per_rank, T::evaluation, T::free_on_resume});
@@ -160,6 +163,11 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     }
     const auto read = ramp_of_text(text, spelled);
     c.global_batch = read.end, c.batch_ramp = read.ramp;
+  };
+  auto& offloaded = base::field_named(fields, "offload", "a layout");
+  offloaded.get = [&c] { return offload_text(c.offload); };
+  offloaded.set = [&c](const std::string& text, const std::string& spelled) {
+    c.offload = offload_of_text(text, spelled);
   };
   auto& recomputed = base::field_named(fields, "recompute", "a layout");
   recomputed.former_words = {{"full", "layers"}};

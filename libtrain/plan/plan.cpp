@@ -8,6 +8,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/cost/matrix_updates.h"
+#include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/schedule/schedule.h"
@@ -266,6 +267,7 @@ void predict(Plan& p) {
   p.memory = *std::max_element(p.stage_memory.begin(), p.stage_memory.end(),
                                [](const auto& a, const auto& b) { return a.total() < b.total(); });
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
+  p.disk = most_disk_bytes(p);
   p.traffic.clear();
   for (int stage = 0; stage < p.pipeline; ++stage) {
     auto of_stage = traffic_of_stage(p, stage);

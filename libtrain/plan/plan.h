@@ -29,6 +29,12 @@ struct RankTraffic {
   bool operator==(const RankTraffic&) const = default;
 };
 
+// Of a rank: bytes that its files on disk have, and that a step reads from them and writes to them.
+struct DiskBytes {
+  std::int64_t space = 0, read = 0, written = 0;
+  bool operator==(const DiskBytes&) const = default;
+};
+
 struct Plan : ParallelLayout {
   // decided, beside the ParallelLayout
   ModelConfig model;
@@ -43,6 +49,7 @@ struct Plan : ParallelLayout {
   std::vector<MemoryBytes> stage_memory;               // of a rank of each stage
   std::vector<RankTraffic> traffic;
   double flops = 0;  // of a step, summed over all ranks
+  DiskBytes disk;    // of a rank of the stage that has most on disk, in the largest step
 
   // Of the largest step.
   BatchPlan batch() const {
@@ -63,7 +70,8 @@ struct Plan : ParallelLayout {
     return part_of(model, stages, stage_of(rank)).with_experts(share);
   }
   StateShape states() const {
-    return {zero, dtype, gradient_dtype, batch(), gathered_layers, topology, &optimizer_kind(optimizer, moment_dtype)};
+    return {zero,   dtype, gradient_dtype, batch(), gathered_layers, topology, &optimizer_kind(optimizer, moment_dtype),
+            offload};
   }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;

@@ -31,7 +31,8 @@ int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0,
 
 Json bytes_json(const MemoryBytes& bytes) {
   Json memory = Json::object();
-  for (const auto& entry : base::memory_categories) memory[entry.key] = bytes.categories[entry.category];
+  for (const auto& entry : base::memory_categories)
+    if (const auto n = bytes.categories[entry.category]; entry.shows(n)) memory[entry.key] = n;
   memory["reserve"] = bytes.reserve;
   return memory;
 }
@@ -39,7 +40,8 @@ Json bytes_json(const MemoryBytes& bytes) {
 MemoryBytes read_bytes(base::JsonObject memory, base::DeviceKind device) {
   MemoryBytes bytes;
   for (const auto& entry : base::memory_categories)
-    bytes.categories[entry.category] = memory.integer(entry.key, 0, ranges::most_stated_bytes);
+    if (entry.shows(0) || memory.has(entry.key))
+      bytes.categories[entry.category] = memory.integer(entry.key, 0, ranges::most_stated_bytes);
   bytes.reserve = memory.integer("reserve", 0, ranges::most_stated_bytes);
   memory.done();
   bytes.on_host = bytes.categories.elsewhere(device);
@@ -67,6 +69,8 @@ Json predicted_json(const Plan& p) {
   }
   j["step_traffic"] = traffic;
   j["step_flops"] = p.flops;
+  if (p.disk.space > 0)
+    j["rank_disk"] = {{"space", p.disk.space}, {"step_read", p.disk.read}, {"step_written", p.disk.written}};
   return j;
 }
 
@@ -105,6 +109,13 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
     p.traffic.push_back(std::move(t));
   }
   p.flops = o.number("step_flops");
+  if (o.has("rank_disk")) {
+    auto disk = o.object("rank_disk");
+    p.disk.space = disk.integer("space", 1, ranges::most_stated_bytes);
+    p.disk.read = disk.integer("step_read", 0, ranges::most_stated_bytes);
+    p.disk.written = disk.integer("step_written", 0, ranges::most_stated_bytes);
+    disk.done();
+  }
   if (!(p.flops >= 0))
     throw base::InputError(fmt::format("{}: 'step_flops' must be at least 0, found {}", where, p.flops),
                            "make the plan again with partition-model");

@@ -116,7 +116,8 @@ class SmallRun {
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, layout.ranks);
     });
     reports_.clear();
-    for (const auto& r : results) reports_.push_back(r.memory_report.text() + r.traffic_report.text());
+    for (const auto& r : results)
+      reports_.push_back(r.memory_report.text() + r.traffic_report.text() + r.disk_report.text());
     return results[0];
   }
   const std::vector<std::string>& reports() const { return reports_; }  // of every rank of the last run

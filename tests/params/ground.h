@@ -9,11 +9,13 @@
 #include "libtrain/plan/cost/traffic.h"
 #include "libtrain/plan/spec/model_config.h"
 #include "libtrain/plan/spec/presets.h"
+#include "tests/params/memory_storage.h"
 
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -57,6 +59,7 @@ struct ParallelLayout {
   int tensor = 1;
   std::string optimizer = plan::default_optimizer;
   base::DType states = base::DType::f32;  // of the optimizer
+  plan::Offload offload = {};
 
   plan::StateShape shape() const {
     return {zero,
@@ -65,7 +68,8 @@ struct ParallelLayout {
             {micros, 1, local_accumulation, ranks},
             gathered_layers,
             topology(),
-            &plan::optimizer_kind(optimizer, states)};
+            &plan::optimizer_kind(optimizer, states),
+            offload};
   }
   plan::Topology topology() const {
     if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});
@@ -160,6 +164,7 @@ class Ground {
         micro_batch_gradients(tensor::Category::micro_batch_gradients, bytes.micro_batch_gradients),
         optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
+        offload_buffers(tensor::Category::offload_buffers, bytes.offload_buffers),
         workspace(tensor::Category::workspace, workspace_bytes(set, c)),
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
         compute(tensor::Exec::caller(&workspace, 1)),
@@ -168,7 +173,13 @@ class Ground {
                 set,
                 c.shape(),
                 c.reduction,
-                {parameters, gathered, gradients, micro_batch_gradients, optimizer, staging}} {}
+                {parameters, gathered, gradients, micro_batch_gradients, optimizer, staging}} {
+    if (!c.offload.any()) return;
+    const plan::OffloadPlan plan(set.table, c.shape());
+    offloaded.emplace(plan, std::make_unique<MemoryStorage>(params::storage_extents(plan, set.flat_groups)),
+                      offload_buffers);
+    context.offloaded = &*offloaded;
+  }
 
   int rank() const { return data.rank(); }  // the data-parallel coordinate
   int flat_groups() const { return context.flat_groups(); }
@@ -183,7 +194,8 @@ class Ground {
   ParallelLayout layout;
   plan::FlatGroupSet set;
   plan::StateBytes bytes;
-  UsedArena parameters, gathered, gradients, micro_batch_gradients, optimizer, staging, workspace;
+  UsedArena parameters, gathered, gradients, micro_batch_gradients, optimizer, staging, offload_buffers, workspace;
+  std::optional<params::OffloadedStates> offloaded;
   comm::World world;
   Noting& data;
   std::unique_ptr<tensor::Exec> compute, worker;

@@ -60,7 +60,7 @@ TEST(Plan, KnowsTheDevice) {
   EXPECT_NE(memory_problems(small).at(0).message.find(on_host), std::string::npos) << memory_problems(small)[0].message;
   EXPECT_EQ(p.memory.total(), p.memory.arenas() - p.memory.on_host + (std::int64_t{1280} << 20));
   EXPECT_EQ(on_cpu.on_host, 0);
-  for (const auto& [c, key, label, place, reader] : base::memory_categories) {
+  for (const auto& [c, key, label, place, reader, presence] : base::memory_categories) {
     const bool scratch = c == base::MemoryCategory::workspace;
     EXPECT_GE(p.memory.categories[c], scratch ? std::int64_t{32} << 20 : on_cpu.categories[c]) << key;
     EXPECT_TRUE(scratch || p.memory.categories[c] == on_cpu.categories[c]) << key;

@@ -152,12 +152,18 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   };
   const auto whose = p.pipeline > 1 ? plan::whose_memory(p) : "each rank's memory";
   out += fmt::format("\n  {}{:>{}}\n", whose, size, 44 - whose.size());
-  for (const auto& entry : base::memory_categories) row(entry.label, p.memory.categories[entry.category]);
+  for (const auto& entry : base::memory_categories)
+    if (const auto n = p.memory.categories[entry.category]; entry.shows(n)) row(entry.label, n);
   row("in arenas", p.memory.arenas());
   row("reserve outside", p.memory.reserve);
   if (p.memory.on_host > 0) row("in host memory instead", -p.memory.on_host);
   row("total", p.memory.total());
   if (p.device_memory > 0) row("device memory", p.device_memory);
+  if (p.disk.space > 0) {
+    row("on disk", p.disk.space);
+    row("read from there a step", p.disk.read);
+    row("written there a step", p.disk.written);
+  }
   const auto of_experts = plan::expert_parameter_count(p.model), data = std::int64_t{p.topology.size(plan::Axis::data)};
   const auto states = [&](std::int64_t parameters, std::int64_t held_alike) {
     return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype,

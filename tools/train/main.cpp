@@ -125,6 +125,8 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
   if (switches.memory_report)
     product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
+  if (switches.memory_report && !result.disk_report.rows.empty())
+    product += "\n" + result.disk_report.text(switches.sizes());
   if (!result.step_profile.empty()) product += (switches.memory_report ? "\n" : "") + result.step_profile;
   try {
     tools::print(product);

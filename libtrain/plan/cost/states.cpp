@@ -3,6 +3,7 @@
 
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/factored_moments.h"
+#include "libtrain/plan/cost/offload.h"
 #include "libtrain/plan/cost/parameter_norms.h"
 
 namespace trainyard::plan {
@@ -26,6 +27,31 @@ SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& s) {
   return {table, s.gathered_layers, [&](const FlatGroupEntry& e) { return gradient_plan(s, e.contributions).buffers; }};
 }
 
+namespace {
+
+// What is on disk has no memory, also not in the snapshot: saving reads it in pieces.
+void move_to_disk(StateBytes& b, const FlatGroupTable& table, const StateShape& s) {
+  const OffloadPlan offload(table, s);
+  bool weights = false;
+  for (const auto& e : offload.extents()) {
+    weights |= e.held == Held::parameter;
+    auto& category = e.held == Held::parameter ? b.parameters : e.held == Held::gradient ? b.gradients : b.optimizer;
+    category -= e.bytes();
+    if (e.held == Held::gradient) continue;
+    b.save_snapshot -= e.shard * base::size_of(e.dtype);
+  }
+  // A shard that no other rank has a part of is read into the slot itself.
+  if (weights) {
+    const SlotPlan slots(table, s.gathered_layers);
+    b.gathered_weights = 0;
+    for (const auto elements : slots.elements())
+      b.gathered_weights += base::storage_bytes(elements * base::size_of(s.working));
+  }
+  b.offload_buffers = offload.buffer_bytes();
+}
+
+}  // namespace
+
 StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   const std::int64_t w = base::size_of(s.working), g = base::size_of(s.gradient);
   const SlotPlan slots(table, s.gathered_layers);
@@ -44,6 +70,7 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
                 parameter_norm_bytes(table, *s.optimizer) + factored_moment_bytes(table, *s.optimizer);
   b.communication_staging = base::aligned(table.largest_shared() * g);
   b.save_snapshot = table.shard_total() * (w + states) + factored_state_bytes(table, *s.optimizer);
+  if (s.offload.any()) move_to_disk(b, table, s);
   return b;
 }
 

@@ -4,6 +4,7 @@
 #include "libtrain/base/dtype.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
 #include "libtrain/plan/grid/batch.h"
+#include "libtrain/plan/spec/offload.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct StateShape {
   int gathered_layers = 2;  // layers whose flat groups are gathered or reduced at once
   Topology topology;        // the ranks of a flat group's group: its number of shards
   const OptimizerKind* optimizer = &optimizer_kind(default_optimizer);
+  Offload offload = {};
 };
 
 // How gradients are kept. It follows from the ZeRO stage, local accumulation and the number of accumulation steps:
@@ -56,10 +58,11 @@ inline std::int64_t master_bytes(base::DType working) {
   return base::is_narrow(working) ? base::size_of(base::DType::f32) : 0;
 }
 
-// `optimizer`: the states of the optimizer, the master weights, and norms (plan/cost/parameter_norms.h).
+// `optimizer`: the states of the optimizer, the master weights, and norms (plan/cost/parameter_norms.h). What is on disk
+// (plan/cost/offload.h) is not in them, and has buffers.
 struct StateBytes {
   std::int64_t parameters = 0, gathered_weights = 0, gradients = 0, micro_batch_gradients = 0, optimizer = 0,
-               communication_staging = 0, save_snapshot = 0;
+               communication_staging = 0, save_snapshot = 0, offload_buffers = 0;
 };
 StateBytes state_bytes(const FlatGroupTable& table, const StateShape& shape);
 

@@ -1,0 +1,131 @@
+// Which extents a rank has.
+#include "libtrain/plan/cost/offload.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace trainyard::plan {
+
+namespace {
+
+// The first flat groups, in order, whose bytes together reach the share.
+std::vector<bool> chosen_groups(const Placement& placement, const std::vector<std::int64_t>& bytes) {
+  std::vector<bool> out(bytes.size(), false);
+  if (placement.place != Place::disk) return out;
+  double all = 0, chosen = 0;
+  for (const auto b : bytes) all += static_cast<double>(b);
+  for (std::size_t u = 0; u < bytes.size(); ++u)
+    if (bytes[u] > 0 && chosen < placement.share * all) out[u] = true, chosen += static_cast<double>(bytes[u]);
+  return out;
+}
+
+}  // namespace
+
+OffloadPlan::OffloadPlan(const FlatGroupTable& table, const StateShape& s) {
+  if (!s.offload.any()) return;
+  std::vector<const FlatGroupEntry*> groups(base::size(table.flat_groups()));
+  for (const auto& e : table.entries())
+    for (std::int64_t i = 0; i < e.times; ++i) base::at(groups, e.index + i * e.stride) = &e;
+  const std::int64_t of_states = s.optimizer->state_bytes() + master_bytes(s.working);
+  const auto chosen = [&](const Placement& placement, const std::function<std::int64_t(const FlatGroupEntry&)>& bytes) {
+    std::vector<std::int64_t> all;
+    for (const auto* e : groups) all.push_back(bytes(*e));
+    return chosen_groups(placement, all);
+  };
+  const auto updated = [&](const FlatGroupEntry& e) { return s.zero == 0 ? e.layout.padded : e.layout.shard; };
+  const auto states = chosen(s.offload.optimizer, [&](const auto& e) { return updated(e) * of_states; });
+  const auto parameters = chosen(s.offload.parameters, [](const auto& e) { return e.layout.shard; });
+  const auto gradients =
+      chosen(s.offload.gradients, [](const auto& e) { return e.flat_group.part == Part::layers ? e.layout.shard : 0; });
+  by_group_.resize(groups.size());
+  for (std::size_t u = 0; u < groups.size(); ++u) {
+    const auto& e = *groups[u];
+    const auto at = static_cast<int>(u);
+    const auto shard = e.layout.shard;
+    if (parameters[u]) add({at, Held::parameter, 0, s.working, shard, shard});
+    if (states[u] && master_bytes(s.working) > 0) add({at, Held::master, 0, base::DType::f32, updated(e), shard});
+    for (std::size_t i = 0; states[u] && i < s.optimizer->element_states(); ++i)
+      add({at, Held::state, i, s.optimizer->states[i].dtype, updated(e), shard});
+    if (gradients[u]) add({at, Held::gradient, 0, s.gradient, shard, shard});
+    if (!by_group_[u].empty()) tile_elements_ = std::max(tile_elements_, updated(e));
+  }
+  tile_elements_ = std::min(tile_elements_, most_tile_elements);
+  if (std::any_of(parameters.begin(), parameters.end(), [](bool b) { return b; })) {
+    const SlotPlan slots(table, s.gathered_layers);
+    arrival_bytes_.resize(slots.elements().size());
+    for (std::size_t u = 0; u < groups.size(); ++u)
+      if (parameters[u] && groups[u]->shards > 1) {
+        auto& bytes = base::at(arrival_bytes_, slots.slot_of(static_cast<int>(u)));
+        bytes = std::max(bytes, base::storage_bytes(groups[u]->layout.shard * base::size_of(s.working)));
+      }
+  }
+  sum_slots_.assign(groups.size(), -1);
+  if (std::any_of(gradients.begin(), gradients.end(), [](bool b) { return b; })) {
+    const SlotPlan slots(table, s.gathered_layers);
+    sum_bytes_.resize(slots.elements().size());
+    for (std::size_t u = 0; u < groups.size(); ++u)
+      if (gradients[u]) {
+        sum_slots_[u] = slots.slot_of(static_cast<int>(u));
+        auto& bytes = base::at(sum_bytes_, sum_slots_[u]);
+        bytes = std::max(bytes, base::storage_bytes(groups[u]->layout.shard * base::size_of(s.gradient)));
+      }
+  }
+}
+
+void OffloadPlan::add(const OffloadExtent& e) {
+  base::at(by_group_, e.flat_group).push_back(static_cast<int>(extents_.size()));
+  extents_.push_back(e);
+  if (const Column column{e.held, e.state, e.dtype};
+      std::find(columns_.begin(), columns_.end(), column) == columns_.end())
+    columns_.push_back(column);
+}
+
+int OffloadPlan::find(int flat_group, Held held, std::size_t state) const {
+  if (!any()) return -1;
+  for (const auto i : base::at(by_group_, flat_group))
+    if (const auto& e = base::at(extents_, i); e.held == held && e.state == state) return i;
+  return -1;
+}
+
+bool OffloadPlan::streams(int flat_group) const { return any() && !base::at(by_group_, flat_group).empty(); }
+
+int OffloadPlan::column_of(Held held, std::size_t state) const {
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    if (columns_[i].held == held && columns_[i].state == state) return static_cast<int>(i);
+  return -1;
+}
+
+std::int64_t OffloadPlan::buffer_bytes() const {
+  std::int64_t n = 0;
+  for (const auto& column : columns_) n += tiles_in_memory * column_bytes(column);
+  for (const auto bytes : arrival_bytes_) n += bytes;
+  for (const auto bytes : sum_bytes_) n += bytes;
+  return n;
+}
+
+std::int64_t OffloadPlan::disk_bytes() const {
+  std::int64_t n = 0;
+  for (const auto& e : extents_) n += base::storage_bytes(e.bytes());
+  return n;
+}
+
+// A weight in f32 is updated where it is; a narrow one is only written.
+base::StorageTotals OffloadPlan::update_bytes() const {
+  base::StorageTotals n;
+  for (const auto& e : extents_) {
+    const auto bytes = base::storage_bytes(e.bytes());
+    if (e.held != Held::parameter || !base::is_narrow(e.dtype)) n.read += bytes;
+    n.written += bytes;
+  }
+  return n;
+}
+
+std::int64_t OffloadPlan::fetch_bytes(int flat_group) const {
+  const auto extent = find(flat_group, Held::parameter);
+  return extent < 0 ? 0 : base::storage_bytes(base::at(extents_, extent).bytes());
+}
+
+}  // namespace trainyard::plan

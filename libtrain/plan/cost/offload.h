@@ -1,0 +1,83 @@
+// OffloadPlan: which states of a rank lie on disk, in which extents, what moves in a step, and the buffers that it
+// moves through.
+#pragma once
+
+#include "libtrain/base/storage.h"
+#include "libtrain/plan/blocks/flat_group_table.h"
+#include "libtrain/plan/cost/states.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::plan {
+
+// An update streams through memory in tiles: while one is updated, the next is read and the one before written.
+inline constexpr std::int64_t most_tile_elements = std::int64_t{512} << 10;
+inline constexpr int tiles_in_memory = 3;
+
+// What an extent holds of a flat group. master: the f32 master of a narrow working dtype.
+enum class Held { parameter, master, state, gradient };
+
+struct OffloadExtent {
+  int flat_group = 0;
+  Held held = Held::parameter;
+  std::size_t state = 0;  // index in OptimizerKind::states
+  base::DType dtype = base::DType::f32;
+  std::int64_t elements = 0;
+  std::int64_t shard = 0;  // of them, those of the shard that the rank saves: fewer with ZeRO 0
+  std::int64_t bytes() const { return elements * base::size_of(dtype); }
+};
+
+// Of one rank; equal on every rank of a pipeline stage. Groups that are alike follow one another, and a share of them
+// means the first ones, until their bytes reach it.
+class OffloadPlan {
+ public:
+  OffloadPlan() = default;  // nothing is offloaded
+  OffloadPlan(const FlatGroupTable& table, const StateShape& shape);
+
+  const std::vector<OffloadExtent>& extents() const { return extents_; }
+  bool any() const { return !extents_.empty(); }
+  // The index of the extent; -1: the flat group has it in memory, or has none.
+  int find(int flat_group, Held held, std::size_t state = 0) const;
+  bool has_any(Held held) const { return column_of(held) >= 0; }
+  // Whether the update of the flat group reads or writes any extent, so that it goes by tiles.
+  bool streams(int flat_group) const;
+
+  // Elements of a tile, a whole number of blocks of every dtype unless no flat group has more.
+  std::int64_t tile_elements() const { return tile_elements_; }
+  // The columns of a tile: a buffer for each kind of extent that any flat group has.
+  struct Column {
+    Held held;
+    std::size_t state;
+    base::DType dtype;
+    bool operator==(const Column&) const = default;
+  };
+  const std::vector<Column>& columns() const { return columns_; }
+  int column_of(Held held, std::size_t state = 0) const;  // index in columns(); -1: no flat group has such an extent
+  std::int64_t column_bytes(const Column& column) const {
+    return base::storage_bytes(tile_elements_ * base::size_of(column.dtype));
+  }
+  // Where shards of ZeRO 3 arrive from disk before they are gathered: bytes of the buffer of each slot (SlotPlan), 0
+  // for slots whose groups are not shared by ranks.
+  const std::vector<std::int64_t>& arrival_bytes() const { return arrival_bytes_; }
+  // The rotating sums of gradients on their way to disk: the slot of a flat group, and the bytes of each slot.
+  const std::vector<std::int64_t>& sum_bytes() const { return sum_bytes_; }
+  int sum_slot(int flat_group) const { return base::at(sum_slots_, flat_group); }
+
+  std::int64_t buffer_bytes() const;               // of all buffers above (MemoryCategory::offload_buffers)
+  std::int64_t disk_bytes() const;                 // of all extents, padding included
+  base::StorageTotals update_bytes() const;        // of an update with the gradients that it writes and reads
+  std::int64_t fetch_bytes(int flat_group) const;  // of one read of the rank's shard of the weights
+
+ private:
+  void add(const OffloadExtent& extent);
+
+  std::vector<OffloadExtent> extents_;
+  std::vector<std::vector<int>> by_group_;  // for each flat group the indices of its extents
+  std::vector<Column> columns_;
+  std::vector<std::int64_t> arrival_bytes_, sum_bytes_;
+  std::vector<int> sum_slots_;
+  std::int64_t tile_elements_ = 0;
+};
+
+}  // namespace trainyard::plan

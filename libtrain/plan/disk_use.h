@@ -1,0 +1,22 @@
+// What a rank keeps on disk, reads from there and writes to there (plan/cost/offload.h).
+#pragma once
+
+#include "libtrain/base/storage.h"
+#include "libtrain/plan/cost/offload.h"
+#include "libtrain/plan/plan.h"
+
+#include <cstdint>
+
+namespace trainyard::plan {
+
+OffloadPlan offload_of_stage(const Plan& plan, int stage);
+
+// Of a rank of the stage, in a step of `sequences`: reads of weights for its passes, and the update.
+base::StorageTotals disk_of_step(const Plan& plan, int rank, std::int64_t sequences);
+// Of a validation of `sequences`.
+base::StorageTotals disk_of_validation(const Plan& plan, int rank, std::int64_t sequences);
+
+// Plan::disk, for plan::predict.
+DiskBytes most_disk_bytes(const Plan& plan);
+
+}  // namespace trainyard::plan

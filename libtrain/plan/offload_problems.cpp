@@ -1,0 +1,48 @@
+// What offload does not go with.
+#include "libtrain/base/setting_text.h"
+#include "libtrain/plan/decision_problems.h"
+
+#include <fmt/format.h>
+
+namespace trainyard::plan {
+
+void offload_problems(const Plan& p, std::vector<Problem>& out) {
+  const auto& o = p.offload;
+  if (!o.any()) return;
+  const auto report = [&](std::string message, std::string hint) {
+    out.push_back({std::move(message), std::move(hint)});
+  };
+  const auto text = base::text("$offload {}", offload_text(o));
+  if (p.device == base::DeviceKind::cuda) {
+    report(fmt::format("{}: states of a GPU are not offloaded", text),
+           base::text("$offload none with a higher $zero or more ranks; or $device cpu"));
+    return;
+  }
+  if (o.uses(Place::host)) {
+    report(fmt::format("{}: the ranks compute on the CPU, whose memory is the host's", text),
+           base::text("disk in place of host"));
+    return;
+  }
+  const bool parameters = o.parameters.place == Place::disk, gradients = o.gradients.place == Place::disk;
+  if (parameters && p.zero != 3)
+    report(base::text("{}: with $zero {} every rank holds whole weights in memory", text, p.zero),
+           base::text("$zero 3, also on one rank"));
+  if (gradients && p.zero < 2)
+    report(base::text("{}: with $zero {} every rank holds whole gradients in memory", text, p.zero),
+           base::text("$zero 2 or 3, also on one rank"));
+  const auto batch = p.batch();
+  if (gradients && p.zero >= 2 && (batch.accumulation_steps() > 1 || batch.local_accumulation > 1))
+    report(base::text("{}: a step accumulates {} micro-batches, and gradients leave only when their sum is complete",
+                      text, batch.accumulation_steps() * batch.local_accumulation),
+           base::text("gradients on the device, or a larger $micro-batch"));
+  if (o.optimizer.place == Place::disk && p.zero == 0 && batch.data_ranks > 1)
+    report(base::text("{}: with $zero 0 each of {} replicas would keep all states on its disk", text, batch.data_ranks),
+           base::text("$zero 1, 2 or 3"));
+  const auto& kind = optimizer_kind(p.optimizer);
+  if (kind.collective != OptimizerKind::Collective::none)
+    report(base::text("{}: $optimizer {} looks at whole parameters, and an update from disk goes by tiles", text,
+                      p.optimizer),
+           base::text("$optimizer adamw, adam, lion or sgd"));
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,106 @@
+// The text of an offload.
+#include "libtrain/plan/spec/offload.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/nearest.h"
+#include "libtrain/base/parse_number.h"
+#include "libtrain/base/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::plan {
+
+namespace {
+
+struct NamedPlacement {
+  const char* name;
+  Placement Offload::*placement;
+};
+constexpr std::array placements = {NamedPlacement{"optimizer", &Offload::optimizer},
+                                   NamedPlacement{"parameters", &Offload::parameters},
+                                   NamedPlacement{"gradients", &Offload::gradients}};
+struct NamedPlace {
+  const char* name;
+  Place place;
+};
+constexpr std::array places = {NamedPlace{"device", Place::device}, NamedPlace{"host", Place::host},
+                               NamedPlace{"disk", Place::disk}};
+constexpr const char* nothing = "none";
+
+template <class Named> std::vector<std::string> names_in(const Named& all) {
+  std::vector<std::string> out;
+  for (const auto& each : all) out.emplace_back(each.name);
+  return out;
+}
+
+template <class Named> const auto& found_in(const Named& all, std::string_view name, const std::string& before) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& each) { return name == each.name; });
+  if (found != all.end()) return *found;
+  const auto names = names_in(all);
+  const auto hint = base::value_hint(name, names);
+  throw base::UsageError(fmt::format("{}: '{}' is none of {}", before, base::excerpt(name), base::listed(names, "and")),
+                         hint.empty() ? "for example optimizer=disk,parameters=disk" : hint);
+}
+
+}  // namespace
+
+bool Offload::uses(Place place) const {
+  return std::any_of(placements.begin(), placements.end(),
+                     [&](const auto& each) { return (this->*each.placement).place == place; });
+}
+
+std::string offload_text(const Offload& offload) {
+  std::string out;
+  for (const auto& each : placements) {
+    const auto& [place, share] = offload.*each.placement;
+    if (place == Place::device) continue;
+    const auto name = std::find_if(places.begin(), places.end(), [&](const auto& p) { return p.place == place; })->name;
+    out += fmt::format("{}{}={}", out.empty() ? "" : ",", each.name, name);
+    if (share < 1) out += fmt::format(":{}", share);
+  }
+  return out.empty() ? nothing : out;
+}
+
+Offload offload_of_text(const std::string& text, const std::string& spelled) {
+  Offload out;
+  if (text == nothing) return out;
+  const auto before = fmt::format("{} {}", spelled, base::excerpt(text));
+  std::set<std::string_view> seen;
+  for (std::string_view rest = text; !rest.empty() || seen.empty();) {
+    const auto comma = rest.find(',');
+    const auto part = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    const auto equals = part.find('=');
+    if (equals == std::string_view::npos)
+      throw base::UsageError(fmt::format("{}: '{}' has no place", before, base::excerpt(part)),
+                             "name what and where, such as optimizer=disk,parameters=disk; or none");
+    const auto& of = found_in(placements, part.substr(0, equals), before);
+    if (!seen.insert(of.name).second)
+      throw base::UsageError(fmt::format("{}: {} comes twice", before, of.name), "give each of them one place");
+    auto where = part.substr(equals + 1);
+    auto& placement = out.*of.placement;
+    if (const auto colon = where.find(':'); colon != std::string_view::npos) {
+      const auto share = base::parsed_number<double>(where.substr(colon + 1));
+      if (!share || !(*share > 0 && *share <= 1))
+        throw base::UsageError(fmt::format("{}: '{}' is no share", before, base::excerpt(where.substr(colon + 1))),
+                               "give a number above 0 and at most 1, such as optimizer=disk:0.5");
+      placement.share = *share;
+      where = where.substr(0, colon);
+    }
+    placement.place = found_in(places, where, before).place;
+    if (placement.place == Place::device) placement = {};
+    if (comma != std::string_view::npos && rest.empty())
+      throw base::UsageError(fmt::format("{}: nothing follows the last comma", before), "leave the comma out");
+  }
+  return out;
+}
+
+}  // namespace trainyard::plan

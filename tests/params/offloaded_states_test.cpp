@@ -1,0 +1,203 @@
+// Tests states on disk: updates that stream through tiles give the plain numbers, whatever lies there; every byte that
+// moves is planned; buffers are used only when their transfers are over.
+#include "libtrain/params/offloaded_states.h"
+#include "libtrain/params/zero_store.h"
+#include "tests/params/ground.h"
+#include "tests/params/plain_model.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace offloaded_states_test {
+
+constexpr PlainAdamW plain_hyper{0.01f, 0.9f, 0.95f, 1e-6f, 0.1f, 0.25f, 0.1, 0.05};
+kernels::AdamW hyper() {
+  kernels::AdamW h;
+  h.learning_rate = plain_hyper.rate, h.beta1 = plain_hyper.beta1, h.beta2 = plain_hyper.beta2,
+  h.epsilon = plain_hyper.epsilon;
+  h.weight_decay = plain_hyper.decay, h.gradient_scale = plain_hyper.scale, h.bias1 = plain_hyper.bias1,
+  h.bias2 = plain_hyper.bias2;
+  return h;
+}
+
+plan::Offload offload(const char* text) { return plan::offload_of_text(text, "test"); }
+
+// A layer of more than two tiles, with gaps and a part of a tile and of a block at its end.
+plan::ModelConfig wide_model() {
+  auto m = tied_model();
+  m.layers = 2, m.hidden = 366, m.heads = m.kv_heads = 2, m.ffn = 1102;
+  return m;
+}
+
+struct Parts {
+  explicit Parts(Ground& g)
+      : weights(g.layout.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)),
+        gradients(g.context, [this](int u, base::ConstView sum) { complete.emplace_back(u, sum.count()); }),
+        states(g.context, *weights) {}
+  std::vector<std::pair<int, std::int64_t>> complete;
+  std::unique_ptr<params::Weights> weights;
+  params::GradientReduction gradients;
+  params::OptimizerStates states;
+};
+
+Floats part(const Floats& all, std::int64_t first, std::int64_t count) {
+  return {all.begin() + first, all.begin() + first + count};
+}
+
+// Writes or compares this rank's shard of one state, wherever it lies.
+struct Shard {
+  Ground& g;
+  int u;
+  plan::Held held;
+  std::size_t state;
+  base::View in_memory;
+  std::int64_t first() const { return g.rank() * g.context.layout(u).shard; }
+  std::int64_t count() const { return g.context.layout(u).shard; }
+  bool on_disk() const { return g.context.is_offloaded(u, held, state); }
+  void set(const Floats& values) const {
+    if (!on_disk()) return fill(in_memory, values, first());
+    auto mine = part(values, first(), count());
+    g.offloaded->write(u, held, state, 0, base::View::of(mine.data(), {count()}));
+  }
+  std::string difference_from(const Floats& want, base::DType dtype = base::DType::f32) const {
+    if (!on_disk()) return difference(in_memory, want, first());
+    std::vector<std::byte> read(base::size(count() * base::size_of(dtype)));
+    const base::View view(read.data(), dtype, {count()});
+    // In two pieces that are no whole blocks.
+    const auto half = count() / 3;
+    g.offloaded->read(u, held, state, 0, view.elements(0, half));
+    g.offloaded->read(u, held, state, half, view.elements(half, count() - half));
+    return difference(view, want, first());
+  }
+};
+
+void load(Parts& parts, Ground& g, const PlainModel& plain) {
+  for (int u = 0; u < g.flat_groups(); ++u) {
+    Shard{g, u, parts.states.held_of_master(), 0, parts.states.master_shard(u)}.set(plain.flat_group(u).weight);
+    Shard{g, u, plan::Held::state, 0, parts.states.state_shard(0, u)}.set(plain.flat_group(u).m);
+    Shard{g, u, plan::Held::state, 1, parts.states.state_shard(1, u)}.set(plain.flat_group(u).v);
+  }
+  parts.states.shards_loaded(*parts.weights);
+  parts.weights->complete();
+}
+
+void expect_states(Parts& parts, Ground& g, const PlainModel& plain, const std::string& where) {
+  SCOPED_TRACE(where);
+  for (int u = 0; u < g.flat_groups(); ++u) {
+    const auto& want = plain.flat_group(u);
+    const auto held = parts.states.held_of_master();
+    EXPECT_EQ((Shard{g, u, held, 0, parts.states.master_shard(u)}.difference_from(want.weight)), "") << "master " << u;
+    EXPECT_EQ((Shard{g, u, plan::Held::state, 0, parts.states.state_shard(0, u)}.difference_from(want.m)), "") << u;
+    EXPECT_EQ((Shard{g, u, plan::Held::state, 1, parts.states.state_shard(1, u)}.difference_from(want.v)), "") << u;
+    EXPECT_EQ((Shard{g, u, plan::Held::parameter, 0, parts.weights->own_shard(u)}.difference_from(want.weight,
+                                                                                                  g.layout.working)),
+              "")
+        << "working copy " << u;
+  }
+}
+
+void check_updates(Ground& g) {
+  const auto where = fmt::format("{}, {}, rank {}", g.layout.text(), plan::offload_text(g.layout.offload), g.rank());
+  PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
+  plain.scatter(5);
+  Parts parts(g);
+  EXPECT_TRUE(g.full({&g.optimizer, &g.parameters, &g.gathered, &g.gradients, &g.offload_buffers})) << where;
+  load(parts, g, plain);
+  expect_states(parts, g, plain, where);
+  const plan::OffloadPlan planned(g.set.table, g.layout.shape());
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    g.offloaded->storage().wait_all();
+    const auto before = g.offloaded->storage().totals();
+    parts.gradients.begin();
+    parts.complete.clear();
+    parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
+    // As in backward.
+    for (auto o = plain.occurrences.rbegin(); o != plain.occurrences.rend(); ++o) {
+      parts.gradients.open(*o);
+      fill(parts.gradients.whole(*o), plain.gradient(Values::scattered, step, g.rank(), *o));
+      parts.gradients.commit(*o);
+    }
+    parts.gradients.finish();
+    if (g.layout.zero == 0) parts.gradients.gather_sums();
+    std::size_t leave = 0;
+    for (int u = 0; u < g.flat_groups(); ++u) leave += g.context.is_offloaded(u, plan::Held::gradient);
+    EXPECT_EQ(parts.complete.size(), leave) << where;
+    parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
+    plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
+    const auto after = g.offloaded->storage().totals();
+    EXPECT_EQ(after.read - before.read, planned.update_bytes().read) << where;
+    EXPECT_EQ(after.written - before.written, planned.update_bytes().written) << where;
+    expect_states(parts, g, plain, fmt::format("{}, step {}", where, step));
+  }
+}
+
+TEST(OffloadedStates, UpdatesAreThePlainOnes) {
+  for (const auto& model : {tied_model(), untied_model()})
+    for (const auto working : {base::DType::f32, base::DType::bf16})
+      for (int ranks = 1; ranks <= 3; ++ranks)
+        for (const auto& [zero, text] : {std::pair(1, "optimizer=disk"), std::pair(2, "optimizer=disk,gradients=disk"),
+                                         std::pair(2, "gradients=disk:0.4"), std::pair(3, "parameters=disk"),
+                                         std::pair(3, "optimizer=disk:0.5,parameters=disk:0.3"),
+                                         std::pair(3, "optimizer=disk,parameters=disk,gradients=disk")}) {
+          ParallelLayout layout{ranks, zero, working, ranks};
+          layout.offload = offload(text);
+          on_ranks(model, layout, check_updates);
+        }
+  ParallelLayout alone{1, 0};
+  alone.offload = offload("optimizer=disk");
+  on_ranks(tied_model(), alone, check_updates);
+}
+
+TEST(OffloadedStates, TilesAreParts) {
+  for (const auto working : {base::DType::f32, base::DType::bf16})
+    for (const int ranks : {1, 2}) {
+      ParallelLayout layout{ranks, 3, working, ranks};
+      layout.offload = offload("optimizer=disk,parameters=disk,gradients=disk");
+      on_ranks(wide_model(), layout, [&](Ground& g) {
+        EXPECT_EQ(g.offloaded->tile_elements(), plan::most_tile_elements);
+        EXPECT_GT(g.context.layout(2).shard, plan::most_tile_elements) << "a group of one tile";
+        check_updates(g);
+      });
+    }
+}
+
+// Weights that were updated on disk are what the next leases see.
+TEST(OffloadedStates, LeasesReadWhatUpdatesWrote) {
+  for (const int ranks : {1, 2, 3})
+    for (const auto working : {base::DType::f32, base::DType::bf16}) {
+      ParallelLayout layout{ranks, 3, working, ranks};
+      layout.offload = offload("optimizer=disk,parameters=disk:0.7,gradients=disk");
+      on_ranks(tied_model(), layout, [](Ground& g) {
+        PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
+        plain.scatter(5);
+        Parts parts(g);
+        load(parts, g, plain);
+        const std::vector<plan::Occurrence> order(g.set.occurrences.begin(), g.set.occurrences.end());
+        for (std::int64_t step = 1; step <= 2; ++step) {
+          parts.weights->begin_passes({{order}, {0, 0}});
+          for (int pass = 0; pass < 2; ++pass)
+            for (const auto occurrence : order) {
+              parts.weights->acquire(occurrence);
+              EXPECT_EQ(difference(parts.weights->whole(occurrence.flat_group),
+                                   plain.flat_group(occurrence.flat_group).weight),
+                        "")
+                  << g.layout.text() << " flat group " << occurrence.flat_group << " step " << step;
+              parts.weights->give_back(occurrence);
+            }
+          parts.gradients.begin();
+          parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
+          for (const auto occurrence : order) {
+            parts.gradients.open(occurrence);
+            fill(parts.gradients.whole(occurrence), plain.gradient(Values::scattered, step, g.rank(), occurrence));
+            parts.gradients.commit(occurrence);
+          }
+          parts.gradients.finish();
+          parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
+          plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
+        }
+      });
+    }
+}
+
+}  // namespace offloaded_states_test
+}  // namespace trainyard::test
