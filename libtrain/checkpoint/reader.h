@@ -30,6 +30,14 @@ struct TensorInfo {
   std::vector<std::string> aliases;
 };
 
+// Elements [first, first + count) of the shard of `flat_group` that rank `rank` of `topology` has.
+struct PartOfShard {
+  const plan::FlatGroup& flat_group;
+  const plan::Topology& topology;
+  int rank;
+  std::int64_t first, count;
+};
+
 // Reads payloads past the HDF5 library: it follows the mapping itself, with pread from the rank files. Memory: the
 // manifest, the indices and one block of staging. Everything throws InputError (base::Unreadable where the system
 // cannot read). The error has the file, what was expected and found, and what to do. Elements outside a tensor are a
@@ -72,6 +80,13 @@ class Reader {
   // has no shards: std::logic_error.
   void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                   float* out);
+  // The same for a part of a shard; `out` has range.count elements.
+  void read_range(const Kind& kind, const PartOfShard& range, float* out);
+
+  // From now on, blocks that were read do not stay in the system's page cache. For checkpoints larger than memory.
+  void leave_no_cache() { leaves_cache_ = false; }
+  // Bytes of payloads that were read so far, in whole blocks.
+  std::int64_t bytes_read() const { return bytes_read_; }
 
   // Reads the whole tensor of a parameter of the reading model, as f32: for states of rows and columns, which each rank
   // that holds part of the parameter reads whole. Otherwise as read_shard.
@@ -125,6 +140,8 @@ class Reader {
   int staged_rank_ = -1;
   Kind staged_kind_ = Kind::model;
   std::int64_t staged_block_ = -1;
+  bool leaves_cache_ = true;
+  std::int64_t bytes_read_ = 0;
 };
 
 // The text of the manifest, not parsed. InputError, as from Reader, if this is no checkpoint.

@@ -4,7 +4,6 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/plan/cost/expert_nodes.h"
-#include "libtrain/plan/evaluation.h"
 
 #include <algorithm>
 
@@ -28,11 +27,12 @@ const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const 
   return plan;
 }
 
-RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Batches& b, plan::Pass what)
+RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Batches& b, plan::Pass what,
+                         plan::Residence weights)
     : plan(require_fit(of, w, b)), pass(what), world(w), batches(b), stage(plan.stage_of(world.rank)),
       part(plan.part_of_rank(world.rank)), set(part, plan.topology),
       memory(pass == plan::Pass::train ? plan.memory_of(world.rank).categories
-                                       : plan::evaluation_memory(plan, stage).categories,
+                                       : plan::evaluation_memory(plan, stage, weights).categories,
              device),
       compute(compute_exec(device, memory[Category::workspace], plan.threads)),
       communication(world.size == 1 ? *compute : *world.communication),

@@ -13,6 +13,7 @@
 #include "libtrain/model/tensor_collectives.h"
 #include "libtrain/params/context.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
+#include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/plan.h"
 
 #include <cstdint>
@@ -29,8 +30,10 @@ const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const 
 // Members are built in this order and refer to one another. World and batches must outlive it.
 struct RankRuntime {
   // The plan must be predicted (plan::predict). Reserves on `device` the arenas that a training or an evaluation needs
-  // (`pass`). `world` must have joined its neighbours (join_neighbours) if the plan has pipeline stages.
-  RankRuntime(const plan::Plan& plan, base::Device device, World& world, Batches& batches, plan::Pass pass);
+  // (`pass`); an evaluation may stream its weights. `world` must have joined its neighbours (join_neighbours) if the
+  // plan has pipeline stages.
+  RankRuntime(const plan::Plan& plan, base::Device device, World& world, Batches& batches, plan::Pass pass,
+              plan::Residence weights = plan::Residence::kept);
   RankRuntime(const RankRuntime&) = delete;
   RankRuntime& operator=(const RankRuntime&) = delete;
   ~RankRuntime();  // waits for work that was issued, which uses the arenas until it is done

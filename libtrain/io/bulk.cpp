@@ -118,6 +118,13 @@ void BulkFile::sync() {
 
 void BulkFile::forget() { ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED); }
 
+// The system drops whole pages alone. The page of the last byte stays, because the next bytes may lie there.
+void BulkFile::forget(std::int64_t offset, std::int64_t bytes) const {
+  static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+  const auto from = offset / page * page;
+  ::posix_fadvise(file_.get(), from, offset + bytes - from, POSIX_FADV_DONTNEED);
+}
+
 void BulkFile::close() {
   if (const int reason = file_.close(); reason != 0) throw_cannot_write("close", path_, reason);
 }

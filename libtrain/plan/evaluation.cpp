@@ -5,9 +5,14 @@
 
 namespace trainyard::plan {
 
-MemoryBytes evaluation_memory(const Plan& p, int stage) {
+MemoryBytes evaluation_memory(const Plan& p, int stage, Residence weights) {
   const auto part = p.part_of_stage(stage);
-  const auto states = state_bytes(FlatGroupTable(part, p.topology), p.states());
+  const FlatGroupTable table(part, p.topology);
+  auto states = state_bytes(table, p.states());
+  if (weights == Residence::streamed) {
+    states.parameters = 0;
+    states.gathered_weights = SlotPlan(table, p.gathered_layers).bytes(base::size_of(p.dtype));
+  }
   auto activations = stage > 0 || p.stages.chunks() > 1 ? stream_bytes(p.model, p.micro()) : 0;
   for (const auto& chunk : part.chunks) {
     auto one = part;
@@ -27,10 +32,10 @@ MemoryBytes evaluation_memory(const Plan& p, int stage) {
   return out;
 }
 
-MemoryBytes largest_evaluation_memory(const Plan& p) {
-  auto most = evaluation_memory(p, 0);
+MemoryBytes largest_evaluation_memory(const Plan& p, Residence weights) {
+  auto most = evaluation_memory(p, 0, weights);
   for (int stage = 1; stage < p.pipeline; ++stage)
-    if (const auto bytes = evaluation_memory(p, stage); bytes.total() > most.total()) most = bytes;
+    if (const auto bytes = evaluation_memory(p, stage, weights); bytes.total() > most.total()) most = bytes;
   return most;
 }
 
