@@ -183,7 +183,11 @@ const char* Reader::block(int rank, const Kind& kind, std::int64_t index) {
   staged_rank_ = -1;
   file_->read(payload.offset + start, staging_.data(), bytes);
   bytes_read_ += bytes;
-  if (!leaves_cache_) file_->forget(payload.offset + start, bytes);
+  if (!leaves_cache_) {
+    file_->forget(payload.offset + start, bytes);
+    if (const auto next = start + bytes; next < payload.bytes)  // most often it is wanted next
+      file_->will_read(payload.offset + next, std::min(io::block_bytes, payload.bytes - next));
+  }
   check_block(rank, kind, index, staging_.data());
   staged_rank_ = rank;
   staged_kind_ = kind;

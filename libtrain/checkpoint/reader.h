@@ -83,7 +83,8 @@ class Reader {
   // The same for a part of a shard; `out` has range.count elements.
   void read_range(const Kind& kind, const PartOfShard& range, float* out);
 
-  // From now on, blocks that were read do not stay in the system's page cache. For checkpoints larger than memory.
+  // From now on, blocks that were read do not stay in the system's page cache, and the system is asked to load the next
+  // block of a file meanwhile. For checkpoints larger than memory.
   void leave_no_cache() { leaves_cache_ = false; }
   // Bytes of payloads that were read so far, in whole blocks.
   std::int64_t bytes_read() const { return bytes_read_; }
