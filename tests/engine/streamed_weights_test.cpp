@@ -43,7 +43,7 @@ engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& layo
     EXPECT_EQ(e.streamed.has_value(), c.stream_weights);
     if (!e.streamed) continue;
     EXPECT_EQ(e.streamed->read, e.streamed->predicted) << text_of(layout);
-    EXPECT_GE(e.streamed->block_bytes, e.streamed->read) << text_of(layout);
+    EXPECT_GT(e.streamed->block_bytes, 0) << text_of(layout);
     EXPECT_EQ(e.measured[base::MemoryCategory::parameters], 0);
     EXPECT_GT(e.measured[base::MemoryCategory::gathered_weights], 0);
   }
@@ -198,7 +198,8 @@ TEST(StreamedEvaluation, ACheckpointThatChangesMeanwhileIsRefused) {
   for (const auto& fault : faults)
     for (const int ranks : {1, 2}) {
       auto c = runs.config(fmt::format("{}-{}", fault.name, ranks));
-      c.model = runs.model("deep", "layers = 5\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n");
+      // Of several blocks: a reader keeps the last block that it read.
+      c.model = runs.model("blocks", "layers = 5\nhidden = 128\nheads = 4\nkv-heads = 4\nffn = 512\ncontext = 32\n");
       c.steps = 1;
       const auto checkpoint = runs.run(c, {}).checkpoint;
       engine::EvaluateConfig e;

@@ -32,9 +32,10 @@ plan::ModelConfig with_experts() {
   return m;
 }
 
+// Its weights are several blocks of a file: a reader keeps the last block that it read.
 plan::ModelConfig deep() {
   auto m = tiny();
-  m.layers = 5;
+  m.layers = 5, m.hidden = 128, m.heads = m.kv_heads = 4, m.ffn = 512;
   return m;
 }
 
