@@ -118,10 +118,9 @@ void BulkFile::sync() {
 
 void BulkFile::forget() { ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED); }
 
-// The system drops whole pages alone. The page of the last byte stays, because the next bytes may lie there.
+// The system keeps its memory of a file in pieces of up to 2 MiB, and drops those that lie in the range as a whole.
 void BulkFile::forget(std::int64_t offset, std::int64_t bytes) const {
-  static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
-  const auto from = offset / page * page;
+  const auto from = std::max<std::int64_t>(0, offset - (std::int64_t{4} << 20));
   ::posix_fadvise(file_.get(), from, offset + bytes - from, POSIX_FADV_DONTNEED);
 }
 

@@ -95,7 +95,7 @@ TEST(StreamedEvaluation, HasTheBitsOfKeptWeightsOnEveryLayout) {
   int number = 0;
   for (const auto& [model, trained, layouts] : cases(runs)) {
     auto c = runs.config(fmt::format("trained-{}", number++));
-    c.model = model, c.steps = 3, c.micro_batch = 2, c.global_batch = 8, c.learning_rate = 1e-3;
+    c.model = model, c.steps = 3, c.micro_batch = 4, c.global_batch = 16, c.learning_rate = 1e-3;
     runs.run(c, trained);
     for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
       engine::EvaluateConfig e;

@@ -243,7 +243,7 @@ TEST(StreamedText, LeavesNothingInThePageCache) {
   if (saved.cached_bytes(true) > saved.bytes() / 100)
     GTEST_SKIP() << "the file system of " << saved.folder << " keeps its files in memory";
   ASSERT_TRUE(run(saved, true, [] {}).succeeded());
-  EXPECT_LT(saved.cached_bytes(), saved.bytes() / 100);
+  EXPECT_LT(saved.cached_bytes(), saved.bytes() / 50);  // the end of the file
   ASSERT_TRUE(run(saved, false, [] {}).succeeded());
   EXPECT_GT(saved.cached_bytes(), saved.bytes() / 2) << "nothing is measured";
 }
