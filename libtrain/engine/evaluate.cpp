@@ -185,8 +185,7 @@ std::string way_to_fit(const EvaluateConfig& c, const plan::Plan& p, std::int64_
   if (plan::largest_evaluation_memory(p).reserve < limit)
     hint += base::text("; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less");
   const auto streamed = plan::largest_evaluation_memory(p, plan::Residence::streamed).total();
-  if (p.device == base::DeviceKind::cpu && streamed <= limit)
-    hint += base::text("; $stream-weights would need {} and fits", base::size_text(streamed));
+  if (streamed <= limit) hint += base::text("; $stream-weights would need {} and fits", base::size_text(streamed));
   return hint;
 }
 
@@ -337,14 +336,6 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
   return e;
 }
 
-// Streamed weights are read into host memory.
-void require_cpu(const EvaluateConfig& c, base::Device device) {
-  if (c.stream_weights && device.kind != base::DeviceKind::cpu)
-    throw base::UsageError(base::text("$stream-weights is for the CPU: weights are read into host memory, and the "
-                                      "evaluation would run on a GPU"),
-                           base::text("add $device cpu, or leave $stream-weights out"));
-}
-
 void report_streaming(const std::string& checkpoint, const StreamedWeights& bytes, const World& world) {
   if (world.rank == 0)
     base::log_info("weights are streamed: {} of {} are read in the first accumulation step, {} in each later one",
@@ -394,7 +385,6 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   require_same(shared_settings(config), world, *world.communication);
   const auto place = agree_on_device(config.run, world, *world.communication);
   const auto device = place.device;
-  on_every_rank(world, *world.communication, [&] { require_cpu(config, device); });
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, place);
   auto& exec = *world.communication;
   if (config.run.collective_delay > 0)

@@ -22,7 +22,7 @@ struct EvaluateConfig {
   // Settings that the user gave. These come from the checkpoint if not given: model, data, sequence, micro-batch,
   // document-mask, dtype, mask-rate, mask-words.
   std::set<std::string> given;
-  bool stream_weights = false;  // read them from the checkpoint as they are needed, and keep none; on the CPU
+  bool stream_weights = false;  // read them from the checkpoint as they are needed, and keep none
 };
 
 // Names of the settings that change an evaluation or where it runs. All other settings concern training only.

@@ -18,7 +18,7 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
       source_(weights == plan::Residence::streamed
                   ? std::make_unique<CheckpointWeights>(r_.set, world.topology, world.rank)
                   : nullptr),
-      store_(r_.context, source_.get()) {
+      store_(r_.context, source_.get(), &r_.memory[tensor::Category::save_snapshot]) {
   make_chunks();
   r_.link_stages();
 }

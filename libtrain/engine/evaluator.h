@@ -29,7 +29,7 @@ struct StreamedWeights {
 class Evaluator {
  public:
   // Uses only seed and device of `settings`. Plan, world and batches must fit together as for a Trainer, and world and
-  // batches must outlive the evaluator. Call load() before evaluate(). Weights can be streamed on the CPU alone.
+  // batches must outlive the evaluator. Call load() before evaluate().
   Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches,
             plan::Residence weights = plan::Residence::kept);
   ~Evaluator();

@@ -1,5 +1,6 @@
 // Weights that are read when they are leased. Every flat group has its slot (plan::SlotPlan). A thread reads this
 // rank's shards of the next leases into free slots. A lease waits for its read, then gathers the shards of all ranks.
+// On a GPU the thread reads into host memory, and the lease copies to the slot.
 #include "libtrain/params/weights.h"
 
 #include "libtrain/base/error.h"
@@ -17,9 +18,13 @@ namespace {
 
 class StreamedWeights : public Weights {
  public:
-  StreamedWeights(StoreContext& c, WeightSource& source)
+  StreamedWeights(StoreContext& c, WeightSource& source, tensor::Arena* host)
       : c_(c), source_(source), plan_(c.set.table, c.shape.gathered_layers), reads_(source) {
-    for (auto elements : plan_.elements()) slots_.push_back({c.arenas.gathered.allocate(c.shape.working, {elements})});
+    TRAINYARD_ASSERT(!c.compute.on_gpu() || host != nullptr, "streamed weights of a GPU without host memory");
+    for (auto elements : plan_.elements()) {
+      slots_.push_back({c.arenas.gathered.allocate(c.shape.working, {elements})});
+      if (c.compute.on_gpu()) slots_.back().host = host->allocate(c.shape.working, {elements});
+    }
   }
 
   // Slots keep what they hold. So a flat group that nothing has replaced since the last pass is not read again.
@@ -47,6 +52,10 @@ class StreamedWeights : public Weights {
     const auto begun = base::steady_seconds();
     reads_.wait(slot.read);
     source_.wait_seconds += base::steady_seconds() - begun;
+    if (slot.host) {
+      tensor::copy(c_.compute, read_to(occurrence.flat_group), shard_in(occurrence.flat_group));
+      slot.copied = c_.compute.record();
+    }
     gather(occurrence.flat_group);
     slot.is_whole = true;
   }
@@ -65,6 +74,8 @@ class StreamedWeights : public Weights {
     int open = 0;  // leases that are open
     bool is_whole = false;
     ReadAhead::Ticket read = 0;
+    base::View host = {};  // of a GPU: where weights are read to
+    tensor::Event copied = {};
   };
   Slot& slot_of(int flat_group) { return base::at(slots_, plan_.slot_of(flat_group)); }
 
@@ -82,8 +93,9 @@ class StreamedWeights : public Weights {
       if (slot.flat_group == flat_group) continue;
       if (!is_free(slot, i)) return;
       reads_.wait(slot.read);  // of a lease that did not come, because other passes were announced
+      slot.copied.wait();
       slot.flat_group = flat_group, slot.is_whole = false;
-      slot.read = reads_.add(flat_group, shard_in(flat_group));
+      slot.read = reads_.add(flat_group, read_to(flat_group));
     }
   }
 
@@ -97,6 +109,10 @@ class StreamedWeights : public Weights {
   base::View shard_in(int flat_group) {
     const auto shard = c_.layout(flat_group).shard;
     return flat_range(whole(flat_group), is_shared(flat_group) ? c_.group(flat_group).rank() * shard : 0, shard);
+  }
+  base::View read_to(int flat_group) {
+    const auto& host = slot_of(flat_group).host;
+    return host ? flat_range(host, 0, c_.layout(flat_group).shard) : shard_in(flat_group);
   }
   bool is_shared(int flat_group) const { return c_.layout(flat_group).shard < c_.layout(flat_group).padded; }
   void gather(int flat_group) {
@@ -119,8 +135,8 @@ class StreamedWeights : public Weights {
 
 }  // namespace
 
-std::unique_ptr<Weights> make_streamed_weights(StoreContext& context, WeightSource& source) {
-  return std::make_unique<StreamedWeights>(context, source);
+std::unique_ptr<Weights> make_streamed_weights(StoreContext& context, WeightSource& source, tensor::Arena* host) {
+  return std::make_unique<StreamedWeights>(context, source, host);
 }
 
 }  // namespace trainyard::params

@@ -30,8 +30,9 @@ class Weights {
 std::unique_ptr<Weights> make_whole_weights(StoreContext& context);
 std::unique_ptr<Weights> make_gathered_weights(StoreContext& context);
 // No rank keeps anything: the source is read ahead, along the announced leases, into the context's arena `gathered`.
-// Several data-parallel ranks read a shard each and gather them, at any ZeRO stage. There is no own_shard(). For
-// weights in host memory. The source must outlive the result.
-std::unique_ptr<Weights> make_streamed_weights(StoreContext& context, WeightSource& source);
+// Several data-parallel ranks read a shard each and gather them, at any ZeRO stage. There is no own_shard(). On a GPU,
+// weights are read into `host`, an arena of host memory as large as `gathered`. The source must outlive the result.
+std::unique_ptr<Weights> make_streamed_weights(StoreContext& context, WeightSource& source,
+                                               tensor::Arena* host = nullptr);
 
 }  // namespace trainyard::params

@@ -24,10 +24,13 @@ MemoryBytes evaluation_memory(const Plan& p, int stage, Residence weights) {
   auto& of = out.categories;
   of[Category::parameters] = states.parameters;
   of[Category::gathered_weights] = states.gathered_weights;
+  if (weights == Residence::streamed && p.device == base::DeviceKind::cuda)
+    of[Category::save_snapshot] = states.gathered_weights;
   of[Category::activations] = activations;
   of[Category::communication_staging] =
       tensor_staging_bytes(p.model, p.micro()) + expert_staging_bytes(part, p.micro(), Pass::evaluate);
   of[Category::workspace] = workspace_bytes(part, p.micro(), Pass::evaluate);
+  out.on_host = of.elsewhere(p.device);
   out.reserve = reserve_bytes(p.micro(), p.topology, p.stages.chunks());
   return out;
 }

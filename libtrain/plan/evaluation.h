@@ -6,7 +6,8 @@
 namespace trainyard::plan {
 
 // kept: a rank holds its weights, as the ZeRO stage says. streamed: it holds none, and reads each flat group into a
-// slot when a pass needs it (plan/streamed_reads.h).
+// slot when a pass needs it (plan/streamed_reads.h). On a GPU it reads into host memory, in the category of save
+// snapshots, which evaluations do not make.
 enum class Residence { kept, streamed };
 
 // Equal on every rank of a stage: parameters, gathered flat groups, staging of tensor-parallel ranks and of experts,
