@@ -48,24 +48,23 @@ std::size_t ReadSums::place_of(const Kind& kind, const std::string& name) const 
 
 void ReadSums::add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                    const float* shard) {
-  add(kind, flat_group, topology, rank, {0, plan::layout(flat_group, topology).shard}, shard);
+  add(kind, {flat_group, topology, rank, 0, plan::layout(flat_group, topology).shard}, shard);
 }
 
-void ReadSums::add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
-                   plan::ShardRange part, const float* values_of_part) {
+void ReadSums::add(const Kind& kind, const PartOfShard& part, const float* part_values) {
   TRAINYARD_ASSERT(shape_of(kind, reader_.state().optimizer) == StateShape::parameter, "{} has no shards",
                    path_of(kind));
-  const auto layout = plan::layout(flat_group, topology);
-  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
+  const auto layout = plan::layout(part.flat_group, part.topology);
+  const auto begin = plan::place_in_group(part.topology, part.rank, part.flat_group.group) * layout.shard;
   std::vector<Part> parts;
-  for (auto range : plan::counted_ranges(flat_group, layout, topology, rank)) {
-    range = {std::max(range.begin, part.begin), std::min(range.end, part.end)};
-    if (range.begin >= range.end) continue;
-    for (const auto& held : plan::held_ranges(layout, begin + range.begin, begin + range.end)) {
-      const auto& p = flat_group.parameters[held.parameter];
+  for (const auto& counted : plan::counted_ranges(part.flat_group, layout, part.topology, part.rank)) {
+    const auto from = std::max(counted.begin, part.first), to = std::min(counted.end, part.first + part.count);
+    if (from >= to) continue;
+    for (const auto& held : plan::held_ranges(layout, begin + from, begin + to)) {
+      const auto& p = part.flat_group.parameters[held.parameter];
       const auto sum = place_of(kind, p.name);
-      const auto* values = values_of_part + range.begin - part.begin + held.at;
-      plan::for_each_held_run(p, plan::held_part(p, topology, rank), held.first, held.count,
+      const auto* values = part_values + (from - part.first) + held.at;
+      plan::for_each_held_run(p, plan::held_part(p, part.topology, part.rank), held.first, held.count,
                               [&](const plan::HeldRun& run) {
                                 parts.push_back({sum, values + (run.held - held.first), run.logical, run.count});
                               });

@@ -24,9 +24,8 @@ class ReadSums {
   // (plan/blocks/held.h). For a flat group that a pipeline stage has borrowed, only the owning stage calls this.
   void add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
            const float* shard);
-  // The same of elements [part.begin, part.end) of the shard, which begin at `values`.
-  void add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
-           plan::ShardRange part, const float* values);
+  // The same for what Reader::read_range() returned.
+  void add(const Kind& kind, const PartOfShard& range, const float* values);
   // Adds elements [first, first + count) of a flat tensor that Reader::read_tensor() returned.
   // Every rank that holds part of a parameter reads its states of rows and columns whole. Of these ranks one alone adds
   // them: the rank that would save them (for_each_begun in saved_shards.h), with `first` 0 and all elements.

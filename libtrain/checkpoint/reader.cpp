@@ -182,6 +182,12 @@ const char* Reader::block(int rank, const Kind& kind, std::int64_t index) {
   staging_.resize(base::size(io::block_bytes));
   staged_rank_ = -1;
   file_->read(payload.offset + start, staging_.data(), bytes);
+  bytes_read_ += bytes;
+  if (!leaves_cache_) {
+    file_->forget(payload.offset + start, bytes);
+    if (const auto next = start + bytes; next < payload.bytes)  // most often it is wanted next
+      file_->will_read(payload.offset + next, std::min(io::block_bytes, payload.bytes - next));
+  }
   check_block(rank, kind, index, staging_.data());
   staged_rank_ = rank;
   staged_kind_ = kind;
@@ -264,19 +270,21 @@ std::vector<float> Reader::read_tensor(const Kind& kind, const plan::Parameter& 
 
 void Reader::read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                         float* out) {
-  read_shard(kind, flat_group, topology, rank, {0, plan::layout(flat_group, topology).shard}, out);
+  read_range(kind, {flat_group, topology, rank, 0, plan::layout(flat_group, topology).shard}, out);
 }
 
-void Reader::read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
-                        plan::ShardRange part, float* out) {
+void Reader::read_range(const Kind& kind, const PartOfShard& range, float* out) {
   TRAINYARD_ASSERT(shape_of(kind, state().optimizer) == StateShape::parameter, "{} has no shards", path_of(kind));
-  for (const auto& p : flat_group.parameters) require_shape(p);
-  const auto layout = plan::layout(flat_group, topology);
-  const auto begin = plan::place_in_group(topology, rank, flat_group.group) * layout.shard;
-  std::fill_n(out, part.end - part.begin, 0.0f);
-  for (const auto& held : plan::held_ranges(layout, begin + part.begin, begin + part.end)) {
-    const auto& p = flat_group.parameters[held.parameter];
-    read_boxes(kind, p.name, boxes_of_held(p, plan::held_part(p, topology, rank), held.first, held.count),
+  for (const auto& p : range.flat_group.parameters) require_shape(p);
+  const auto layout = plan::layout(range.flat_group, range.topology);
+  TRAINYARD_ASSERT(range.first >= 0 && range.count >= 0 && range.count <= layout.shard - range.first,
+                   "elements {} + {} of a shard of {}", range.first, range.count, layout.shard);
+  const auto begin =
+      plan::place_in_group(range.topology, range.rank, range.flat_group.group) * layout.shard + range.first;
+  std::fill_n(out, range.count, 0.0f);
+  for (const auto& held : plan::held_ranges(layout, begin, begin + range.count)) {
+    const auto& p = range.flat_group.parameters[held.parameter];
+    read_boxes(kind, p.name, boxes_of_held(p, plan::held_part(p, range.topology, range.rank), held.first, held.count),
                out + held.at);
   }
 }

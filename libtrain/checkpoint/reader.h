@@ -6,7 +6,6 @@
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/blocks/inventory.h"
-#include "libtrain/plan/blocks/ownership.h"
 
 #include <cstdint>
 #include <functional>
@@ -29,6 +28,14 @@ struct TensorInfo {
   double norm = 0;
   std::uint64_t fingerprint = 0;
   std::vector<std::string> aliases;
+};
+
+// Elements [first, first + count) of the shard of `flat_group` that rank `rank` of `topology` has.
+struct PartOfShard {
+  const plan::FlatGroup& flat_group;
+  const plan::Topology& topology;
+  int rank;
+  std::int64_t first, count;
 };
 
 // Reads payloads past the HDF5 library: it follows the mapping itself, with pread from the rank files. Memory: the
@@ -73,9 +80,14 @@ class Reader {
   // has no shards: std::logic_error.
   void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                   float* out);
-  // The same of elements [part.begin, part.end) of the shard.
-  void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
-                  plan::ShardRange part, float* out);
+  // The same for a part of a shard; `out` has range.count elements.
+  void read_range(const Kind& kind, const PartOfShard& range, float* out);
+
+  // From now on, blocks that were read do not stay in the system's page cache, and the system is asked to load the next
+  // block of a file meanwhile. For checkpoints larger than memory.
+  void leave_no_cache() { leaves_cache_ = false; }
+  // Bytes of payloads that were read so far, in whole blocks.
+  std::int64_t bytes_read() const { return bytes_read_; }
 
   // Reads the whole tensor of a parameter of the reading model, as f32: for states of rows and columns, which each rank
   // that holds part of the parameter reads whole. Otherwise as read_shard.
@@ -129,6 +141,8 @@ class Reader {
   int staged_rank_ = -1;
   Kind staged_kind_ = Kind::model;
   std::int64_t staged_block_ = -1;
+  bool leaves_cache_ = true;
+  std::int64_t bytes_read_ = 0;
 };
 
 // The text of the manifest, not parsed. InputError, as from Reader, if this is no checkpoint.

@@ -118,7 +118,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.formerly("schedule");
   v.is({T::identity});
   constexpr base::Amounts steps{{0, static_cast<double>(step_count.high)}, true, true};
-  v("warmup-steps", c.warmup_steps, optimizer, base::text("steps of warm-up; 2%: of $steps; or 9000samples"), steps);
+  v("warmup-steps", c.warmup_steps, optimizer, base::text("steps of warm-up; 2%: of $steps; 9000samples"), steps);
   v.is({T::identity});
   v("decay-steps", c.decay_steps, optimizer, "steps of decay, or 20%, or 9000samples; 0: as the schedule says", steps);
   v.is({T::identity});

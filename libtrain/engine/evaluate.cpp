@@ -115,7 +115,9 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
 // The settings that decide which collectives an evaluation issues. What the user did not give comes from the
 // checkpoint.
 NamedSettings shared_settings(const EvaluateConfig& c) {
-  NamedSettings settings{{"evaluate-split", c.split}, {"evaluate-sequences", fmt::format("{}", c.sequences)}};
+  NamedSettings settings{{"evaluate-split", c.split},
+                         {"evaluate-sequences", fmt::format("{}", c.sequences)},
+                         {"stream-weights", c.stream_weights ? "on" : "off"}};
   auto run = c.run;
   auto fields = fields_of(run);
   for (auto& [name, value] : shared_settings(c.run)) {
@@ -169,17 +171,30 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
                            hint);
 }
 
-void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
-  if (c.run.memory_limit.empty()) return;
-  const auto limit = base::parse_bytes(c.run.memory_limit, base::setting_name("memory-limit"));
-  const auto memory = plan::largest_evaluation_memory(p);
-  const auto need = memory.total();
-  if (need <= limit) return;
+plan::Residence residence(const EvaluateConfig& c) {
+  return c.stream_weights ? plan::Residence::streamed : plan::Residence::kept;
+}
+
+// What makes an evaluation smaller that does not fit.
+std::string way_to_fit(const EvaluateConfig& c, const plan::Plan& p, std::int64_t limit) {
+  if (c.stream_weights)
+    return base::text("more ranks with $pipeline-parallel, fewer $gathered-layers, or a shorter $sequence, need less");
   auto limited = p;
   limited.device_memory = limit;
   auto hint = plan::remedies(limited, plan::Pass::evaluate, "memory-limit");
-  if (memory.reserve < limit)
+  if (plan::largest_evaluation_memory(p).reserve < limit)
     hint += base::text("; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less");
+  const auto streamed = plan::largest_evaluation_memory(p, plan::Residence::streamed).total();
+  if (streamed <= limit) hint += base::text("; $stream-weights would need {} and fits", base::size_text(streamed));
+  return hint;
+}
+
+void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
+  if (c.run.memory_limit.empty()) return;
+  const auto limit = base::parse_bytes(c.run.memory_limit, base::setting_name("memory-limit"));
+  const auto need = plan::largest_evaluation_memory(p, residence(c)).total();
+  if (need <= limit) return;
+  auto hint = way_to_fit(c, p, limit);
   const auto& of_plan = c.run.from_plan.settings;
   if (std::find(of_plan.begin(), of_plan.end(), "memory-limit") != of_plan.end())
     hint += base::text("; {} sets $memory-limit, and flags override it", c.run.plan);
@@ -321,6 +336,13 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
   return e;
 }
 
+void report_streaming(const std::string& checkpoint, const StreamedWeights& bytes, const World& world) {
+  if (world.rank == 0)
+    base::log_info("weights are streamed: {} of {} are read in the first accumulation step, {} in each later one",
+                   base::size_text(bytes.first_step, base::Sizes::rounded), checkpoint,
+                   base::size_text(bytes.later_step, base::Sizes::rounded));
+}
+
 // While it lives, the watchdog asks the evaluator what it is doing.
 class WhatIsDone {
  public:
@@ -390,9 +412,10 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     if (t.setup.masking) windows->hide(*t.setup.masking);
     if (!masked) text.emplace(t.run, t.setup.index, *text_windows);
     batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.reduction_position());
-    evaluator.emplace(t.setup.plan, t.setup.step, world, *batches);
+    evaluator.emplace(t.setup.plan, t.setup.step, world, *batches, residence(config));
   });
   evaluator->load(t.checkpoint);
+  if (config.stream_weights) report_streaming(t.checkpoint, evaluator->streamed(), world);
   watch_calls(watchdog.get(), world, Calls::of_steps);
   const WhatIsDone reported(watchdog.get(), *evaluator);
 
@@ -430,6 +453,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
         text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();
   result.predicted = evaluator->memory().predicted();
   result.measured = evaluator->memory().measured();
+  if (config.stream_weights) result.streamed = evaluator->streamed();
   return result;
 }
 

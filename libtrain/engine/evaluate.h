@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/engine/config.h"
+#include "libtrain/engine/evaluator.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/engine/world.h"
 
@@ -21,6 +22,7 @@ struct EvaluateConfig {
   // Settings that the user gave. These come from the checkpoint if not given: model, data, sequence, micro-batch,
   // document-mask, dtype, mask-rate, mask-words.
   std::set<std::string> given;
+  bool stream_weights = false;  // read them from the checkpoint as they are needed, and keep none
 };
 
 // Names of the settings that change an evaluation or where it runs. All other settings concern training only.
@@ -38,8 +40,9 @@ struct Evaluation {
   std::string unmeasured_why;  // why text is not known
   double loss = 0;             // mean over targets, in nats
   double perplexity() const;
-  double bits_per_byte() const;           // NaN if the bytes are not known
-  CategoryBytes predicted{}, measured{};  // arenas of this rank
+  double bits_per_byte() const;                  // NaN if the bytes are not known
+  CategoryBytes predicted{}, measured{};         // arenas of this rank
+  std::optional<StreamedWeights> streamed = {};  // of all ranks together; empty: the weights were kept
 };
 
 // Called on rank 0 now and then: windows done by all ranks of its pipeline stage together, windows in total, and the

@@ -12,8 +12,13 @@
 
 namespace trainyard::engine {
 
-Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::evaluate), store_(r_.context) {
+Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches,
+                     plan::Residence weights)
+    : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::evaluate, {.weights = weights}),
+      source_(weights == plan::Residence::streamed
+                  ? std::make_unique<CheckpointWeights>(r_.set, world.topology, world.rank)
+                  : nullptr),
+      store_(r_.context, source_.get(), &r_.memory[tensor::Category::save_snapshot]) {
   make_chunks();
   r_.link_stages();
 }
@@ -61,23 +66,74 @@ void Evaluator::load(const std::string& checkpoint) {
   on_every_rank(r_.world, r_.communication, [&] {
     const auto read = [&] {
       reader.emplace(checkpoint, checkpoint::Reader::Check::as_needed);
+      if (source_) return source_->open(*reader);
       sums.emplace(*reader, r_.plan.threads);
       read_shards(*reader, *sums);
     };
     checkpoint::reading({checkpoint}, read, checkpoint::Seen::listed);
   });
+  if (source_) {
+    const auto stored = base::size_of(checkpoint::dtype_of(checkpoint::Kind::model, reader->state()));
+    auto steps = predicted_.emplace(r_.part, r_.world.topology, r_.world.rank, r_.plan.gathered_layers, stored);
+    first_step_ = steps.add(leases_of(1)), later_step_ = steps.add(leases_of(1));
+    return;
+  }
   sums->add_ranks(*r_.world.control, r_.communication);
   on_every_rank(r_.world, r_.communication, [&] { sums->require(); });
   store_.weights().shards_changed();
 }
 
+plan::LeaseOrder Evaluator::leases_of(std::int64_t micros) const {
+  const plan::Pipeline pipeline{r_.plan.pipeline_schedule, r_.plan.pipeline, r_.plan.virtual_stages};
+  return plan::evaluation_leases(r_.part, pipeline, r_.stage, micros);
+}
+
+// The weights of the passes to come are read ahead, also from one micro-batch to the next.
+void Evaluator::announce(std::int64_t micros) {
+  const auto leases = leases_of(micros);
+  predicted_->add(leases);
+  store_.begin_evaluations(leases);
+}
+
+// All reads that were announced are done. No loss has left the evaluator yet.
+void Evaluator::check_sums() {
+  checked_ = true;
+  source_->sums().add_ranks(*r_.world.control, r_.communication);
+  on_every_rank(r_.world, r_.communication, [&] { source_->sums().require(); });
+}
+
+StreamedWeights Evaluator::streamed() const {
+  TRAINYARD_ASSERT(predicted_, "weights that are not streamed");
+  std::vector<double> own, all;
+  for (const auto bytes : {predicted_->bytes(), source_->bytes(), first_step_, later_step_, source_->block_bytes()})
+    own.push_back(static_cast<double>(bytes));
+  own.push_back(source_->wait_seconds);
+  const auto width = std::ssize(own);
+  all.resize(base::size(width * r_.world.size));
+  r_.world.control->all_gather(r_.communication, base::View::of(own.data(), {width}),
+                               base::View::of(all.data(), {width * r_.world.size}));
+  r_.communication.synchronize();
+  StreamedWeights sum;
+  for (auto rank = all.begin(); rank != all.end(); rank += width) {
+    const auto bytes = [&](int i) { return static_cast<std::int64_t>(rank[i]); };
+    sum.predicted += bytes(0), sum.read += bytes(1), sum.first_step += bytes(2), sum.later_step += bytes(3);
+    sum.block_bytes += bytes(4), sum.wait_seconds = std::max(sum.wait_seconds, rank[5]);
+  }
+  return sum;
+}
+
 void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
                          const std::function<void(std::size_t)>& passed) {
   const auto passes = r_.passes(store_, settings_.seed);
+  if (source_) announce(static_cast<std::int64_t>(micros.size()));
   passes.evaluate(
       micros, losses,
       {[&](std::int64_t micro) -> const model::MicroBatch& { return r_.batches.validation(micro, sequences); },
-       [&](std::span<const plan::Occurrence> leases) { store_.begin_evaluation(leases); }, passed});
+       [&](std::span<const plan::Occurrence> leases) {
+         if (!source_) store_.begin_evaluation(leases);
+       },
+       passed});
+  if (source_ && !checked_) check_sums();
 }
 
 }  // namespace trainyard::engine

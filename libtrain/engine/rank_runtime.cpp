@@ -5,7 +5,6 @@
 #include "libtrain/base/index.h"
 #include "libtrain/engine/offload.h"
 #include "libtrain/plan/cost/expert_nodes.h"
-#include "libtrain/plan/evaluation.h"
 
 #include <algorithm>
 
@@ -30,15 +29,15 @@ const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const 
 }
 
 RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Batches& b, plan::Pass what,
-                         const std::vector<std::string>& folders)
+                         const StatePlaces& places)
     : plan(require_fit(of, w, b)), pass(what), world(w), batches(b), stage(plan.stage_of(world.rank)),
       part(plan.part_of_rank(world.rank)), set(part, plan.topology),
       memory(pass == plan::Pass::train ? plan.memory_of(world.rank).categories
-                                       : plan::evaluation_memory(plan, stage).categories,
+                                       : plan::evaluation_memory(plan, stage, places.weights).categories,
              device),
       compute(compute_exec(device, memory[Category::workspace], plan.threads)),
       communication(world.size == 1 ? *compute : *world.communication), lists(part, plan.sequence, *compute),
-      offloaded(pass == plan::Pass::train ? offloaded_states(plan, world.rank, set, memory, folders) : nullptr),
+      offloaded(pass == plan::Pass::train ? offloaded_states(plan, world.rank, set, memory, places.offload_folders) : nullptr),
       context{{world, *compute, communication},
               set,
               plan.states(),

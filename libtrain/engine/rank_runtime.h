@@ -13,6 +13,7 @@
 #include "libtrain/model/tensor_collectives.h"
 #include "libtrain/params/context.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
+#include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/plan.h"
 
 #include <cstdint>
@@ -26,14 +27,18 @@ namespace trainyard::engine {
 // (require_layout). Returns the plan.
 const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const Batches& batches);
 
+// Where states are that do not stay in memory.
+struct StatePlaces {
+  plan::Residence weights = plan::Residence::kept;  // of an evaluation
+  std::vector<std::string> offload_folders = {};    // of a training whose plan has states on disk
+};
+
 // Members are built in this order and refer to one another. World and batches must outlive it.
 struct RankRuntime {
   // The plan must be predicted (plan::predict). Reserves on `device` the arenas that a training or an evaluation needs
   // (`pass`). `world` must have joined its neighbours (join_neighbours) if the plan has pipeline stages.
-  // `folders`: where states of a training lie that the plan has on disk.
-
   RankRuntime(const plan::Plan& plan, base::Device device, World& world, Batches& batches, plan::Pass pass,
-              const std::vector<std::string>& folders = {});
+              const StatePlaces& places = {});
   RankRuntime(const RankRuntime&) = delete;
   RankRuntime& operator=(const RankRuntime&) = delete;
   ~RankRuntime();  // waits for work that was issued, which uses the arenas until it is done

@@ -113,9 +113,10 @@ class ShardReading {
     const bool is_narrow = base::is_narrow(to.dtype), stages = exec_.on_gpu() || is_narrow;
     if (stages) staged_.resize(base::size(count));
     auto* out = stages ? staged_.data() : to.ptr<float>();
-    reader_.read_shard(kind, context_.flat_group(u), context_.world.topology, context_.world.rank, part, out);
-    if (!base::at(context_.set.borrowed, u))
-      sums_.add(kind, context_.flat_group(u), context_.world.topology, context_.world.rank, part, out);
+    const checkpoint::PartOfShard range{context_.flat_group(u), context_.world.topology, context_.world.rank,
+                                        part.begin, count};
+    reader_.read_range(kind, range, out);
+    if (!base::at(context_.set.borrowed, u)) sums_.add(kind, range, out);
     if (!stages) return;
     auto from = base::View::of(out, {count});
     if (is_narrow && !exec_.on_gpu()) return base::from_f32(to.dtype, out, count, to.data);

@@ -118,6 +118,12 @@ void BulkFile::sync() {
 
 void BulkFile::forget() { ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED); }
 
+// The system keeps its memory of a file in pieces of up to 2 MiB, and drops those that lie in the range as a whole.
+void BulkFile::forget(std::int64_t offset, std::int64_t bytes) const {
+  const auto from = std::max<std::int64_t>(0, offset - (std::int64_t{4} << 20));
+  ::posix_fadvise(file_.get(), from, offset + bytes - from, POSIX_FADV_DONTNEED);
+}
+
 void BulkFile::close() {
   if (const int reason = file_.close(); reason != 0) throw_cannot_write("close", path_, reason);
 }

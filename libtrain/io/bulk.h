@@ -57,6 +57,8 @@ class BulkFile {
   void sync();  // data and size are durable when this returns
   // Asks the system to drop its copy in memory. If the file system complies, the next read comes from the disk.
   void forget();
+  // The same for these bytes and 4 MiB before them. So the memory of a file that is read front to back is dropped.
+  void forget(std::int64_t offset, std::int64_t bytes) const;
   void close();  // throws errors that the destructor would ignore
 
  private:

@@ -9,14 +9,19 @@
 
 namespace trainyard::params {
 
-// Uses the context's arenas `parameters` and, with ZeRO 3, `gathered`. The compute thread calls the methods, in the
-// same order on every rank.
+// Uses the context's arenas `parameters` and, with ZeRO 3, `gathered`. With a source of weights it uses `gathered`
+// alone, on a GPU also `host` (make_streamed_weights), and the source must outlive it. The compute thread calls the
+// methods, in the same order on every rank.
 class WeightStore : public ParameterStore {
  public:
-  explicit WeightStore(StoreContext& context)
-      : c_(context), weights_(context.shape.zero == 3 ? make_gathered_weights(context) : make_whole_weights(context)) {}
+  explicit WeightStore(StoreContext& context, WeightSource* source = nullptr, tensor::Arena* host = nullptr)
+      : c_(context), weights_(source != nullptr         ? make_streamed_weights(context, *source, host)
+                              : context.shape.zero == 3 ? make_gathered_weights(context)
+                                                        : make_whole_weights(context)) {}
   // Begins a pass over one micro-batch. `leases`: the leases to come, in order (plan::evaluation_accesses).
   void begin_evaluation(std::span<const plan::Occurrence> leases) { weights_->begin_pass(leases); }
+  // The same for several passes, in their order.
+  void begin_evaluations(const plan::LeaseOrder& leases) { weights_->begin_passes(leases); }
   Weights& weights() { return *weights_; }
 
  protected:

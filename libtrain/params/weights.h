@@ -1,8 +1,9 @@
 // Weights: where the working copy of the parameters is: whole on every rank (ZeRO 0 to 2), or sharded and gathered for
-// each lease (ZeRO 3).
+// each lease (ZeRO 3), or streamed: read from a source for each lease.
 #pragma once
 
 #include "libtrain/params/context.h"
+#include "libtrain/params/weight_source.h"
 #include "libtrain/plan/schedule/accesses.h"
 
 #include <memory>
@@ -28,5 +29,10 @@ class Weights {
 
 std::unique_ptr<Weights> make_whole_weights(StoreContext& context);
 std::unique_ptr<Weights> make_gathered_weights(StoreContext& context);
+// No rank keeps anything: the source is read ahead, along the announced leases, into the context's arena `gathered`.
+// Several data-parallel ranks read a shard each and gather them, at any ZeRO stage. There is no own_shard(). On a GPU,
+// weights are read into `host`, an arena of host memory as large as `gathered`. The source must outlive the result.
+std::unique_ptr<Weights> make_streamed_weights(StoreContext& context, WeightSource& source,
+                                               tensor::Arena* host = nullptr);
 
 }  // namespace trainyard::params

@@ -5,9 +5,14 @@
 
 namespace trainyard::plan {
 
-MemoryBytes evaluation_memory(const Plan& p, int stage) {
+MemoryBytes evaluation_memory(const Plan& p, int stage, Residence weights) {
   const auto part = p.part_of_stage(stage);
-  const auto states = state_bytes(FlatGroupTable(part, p.topology), p.states());
+  const FlatGroupTable table(part, p.topology);
+  auto states = state_bytes(table, p.states());
+  if (weights == Residence::streamed) {
+    states.parameters = 0;
+    states.gathered_weights = SlotPlan(table, p.gathered_layers).bytes(base::size_of(p.dtype));
+  }
   auto activations = stage > 0 || p.stages.chunks() > 1 ? stream_bytes(p.model, p.micro()) : 0;
   for (const auto& chunk : part.chunks) {
     auto one = part;
@@ -19,18 +24,21 @@ MemoryBytes evaluation_memory(const Plan& p, int stage) {
   auto& of = out.categories;
   of[Category::parameters] = states.parameters;
   of[Category::gathered_weights] = states.gathered_weights;
+  if (weights == Residence::streamed && p.device == base::DeviceKind::cuda)
+    of[Category::save_snapshot] = states.gathered_weights;
   of[Category::activations] = activations;
   of[Category::communication_staging] =
       tensor_staging_bytes(p.model, p.micro()) + expert_staging_bytes(part, p.micro(), Pass::evaluate);
   of[Category::workspace] = workspace_bytes(part, p.micro(), Pass::evaluate);
+  out.on_host = of.elsewhere(p.device);
   out.reserve = reserve_bytes(p.micro(), p.topology, p.stages.chunks());
   return out;
 }
 
-MemoryBytes largest_evaluation_memory(const Plan& p) {
-  auto most = evaluation_memory(p, 0);
+MemoryBytes largest_evaluation_memory(const Plan& p, Residence weights) {
+  auto most = evaluation_memory(p, 0, weights);
   for (int stage = 1; stage < p.pipeline; ++stage)
-    if (const auto bytes = evaluation_memory(p, stage); bytes.total() > most.total()) most = bytes;
+    if (const auto bytes = evaluation_memory(p, stage, weights); bytes.total() > most.total()) most = bytes;
   return most;
 }
 

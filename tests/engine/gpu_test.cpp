@@ -1,6 +1,7 @@
 // Whole runs on a GPU: the losses of the CPU up to rounding, the same bits on every layout, predicted memory, and
 // checkpoints that move from one device to the other.
 #include "libtrain/tensor/gpu.h"
+#include "libtrain/engine/evaluate.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 #include "tests/gpu_main.h"
@@ -36,6 +37,37 @@ std::string llama(SmallRun& runs) {
                     "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\nnorm = "
                     "\"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\n"
                     "biases = \"off\"\ntied = \"off\"\n");
+}
+
+// Weights that are read into host memory and copied have the bits of weights that stay on the device.
+TEST(Gpu, StreamedWeightsAreThoseThatAreKept) {
+  SmallRun runs;
+  const auto deep = runs.model("gpu-deep", "layers = 5\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 8\n");
+  const auto c = tiny(runs, "streamed", deep);
+  runs.run(c, {2, 1});
+  for (const auto dtype : {base::DType::f32, base::DType::bf16})
+    for (const auto& layout : {ParallelLayout{1}, ParallelLayout{2, 3}, ParallelLayout{2, 0, 1, "f32", "none", 2}}) {
+      const auto evaluate = [&](bool stream) {
+        engine::EvaluateConfig e;
+        e.checkpoint = c.output, e.sequences = 9, e.given = {"dtype"}, e.stream_weights = stream;
+        SmallRun::apply(layout, e.run);
+        e.run.dtype = dtype, e.run.device = "cuda", e.run.hang_timeout = 120;
+        std::vector<engine::Evaluation> found(static_cast<std::size_t>(layout.ranks));
+        comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
+          auto w =
+              engine::make_world("threads", rank, plan::replicas_of(layout.ranks, layout.tensor), world.factory(rank));
+          found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, {});
+        });
+        for (const auto& f : found) EXPECT_EQ(f.measured, f.predicted);
+        return found[0];
+      };
+      const auto kept = evaluate(false), streamed = evaluate(true);
+      EXPECT_EQ(streamed.loss, kept.loss) << layout.ranks << " ranks, " << base::name_of(dtype);
+      EXPECT_EQ(streamed.streamed->read, streamed.streamed->predicted);
+      EXPECT_EQ(streamed.measured[base::MemoryCategory::parameters], 0);
+      EXPECT_EQ(streamed.measured[base::MemoryCategory::save_snapshot],
+                streamed.measured[base::MemoryCategory::gathered_weights]);
+    }
 }
 
 TEST(Gpu, LossesAreThoseOfTheCpu) {

@@ -70,10 +70,10 @@ TEST(ReadSums, NewRunsAndEvaluationsRefuse) {
     first.dtype = dtype;
     runs.run(source, first);
     const auto folder = step(source, 2);
-    const auto evaluate = [&](ParallelLayout layout) {
+    const auto evaluate = [&](ParallelLayout layout, bool stream = false) {
       layout.dtype = dtype;
       engine::EvaluateConfig c;
-      c.checkpoint = folder;
+      c.checkpoint = folder, c.stream_weights = stream;
       SmallRun::apply(layout, c.run);
       c.run.device = "cpu", c.run.hang_timeout = 120;
       comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
@@ -82,9 +82,12 @@ TEST(ReadSums, NewRunsAndEvaluationsRefuse) {
         engine::evaluate(c, w, {});
       });
     };
-    for (const auto& layout : layouts) EXPECT_NO_THROW(evaluate(layout));
+    for (const auto& layout : layouts)
+      for (const bool stream : {false, true}) EXPECT_NO_THROW(evaluate(layout, stream));
     change_fingerprint(folder, "/model/head.norm.weight");
-    for (const auto& layout : layouts) expect_refused([&] { evaluate(layout); }, "/model/head.norm.weight");
+    for (const auto& layout : layouts)
+      for (const bool stream : {false, true})
+        expect_refused([&] { evaluate(layout, stream); }, "/model/head.norm.weight");
     const std::string weights = dtype == std::string("bf16") ? "/optimizer/master" : "/model";
     if (weights != "/model") change_fingerprint(folder, weights + "/head.norm.weight");
     for (std::size_t i = 0; i < std::size(layouts); ++i) {

@@ -27,6 +27,8 @@ printf 'the cat\n\n' | "${g[@]}" --prompt - --tokens 1 >other
 [ "$(head -c 7 plain)" = "the cat" ] || fail "the prompt is not shown"
 for threads in 2 3; do generate --checkpoint run --threads $threads --prompt 'the cat' --tokens 20 >other && same plain other "$threads threads"; done
 
+"${g[@]}" --prompt 'the cat' --tokens 20 --stream-weights >other && same plain other "--stream-weights"
+
 # A checkpoint of tensor-parallel ranks gives the same as a checkpoint of one rank: it holds other parts of the same
 # tensors.
 timeout 100 mpirun --bind-to none --oversubscribe -n 2 train --model gpt2-nano --data data-run --output pair --tensor-parallel 2 --steps 3 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never --learning-rate 0.01 >/dev/null 2>log || { cat log; exit 1; }

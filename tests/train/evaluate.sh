@@ -45,6 +45,18 @@ expect 0 "${evaluate[@]}" --dtype bf16 --document-mask on
 cmp out narrow || fail "bf16 differs on 2 ranks"
 jq -e '.bits_per_byte as $b | (.loss * .tokens / (2 | log) / .bytes - $b | fabs) < 1e-9' out >/dev/null || fail "bits per byte"
 
+# Streamed weights: the same but for what is said of them, and as many bytes read and taken as predicted.
+for n in 1 2; do
+  expect 0 $(ranks $n "${evaluate[@]}" --evaluate-split train --sequence 30 --micro-batch 5 --stream-weights --gathered-layers 1)
+  said "weights are streamed: .* are read in the first accumulation step, .* in each later one"
+  jq -c 'del(.streamed_weights)' out | cmp - all || fail "$n ranks say something else with streamed weights"
+  jq -e '.streamed_weights | .bytes == .predicted_bytes and .memory_bytes == .predicted_memory_bytes and .bytes > .first_step_bytes and .later_step_bytes > 0 and .later_step_bytes < .first_step_bytes and .block_bytes > 0' out >/dev/null ||
+    fail "what was read: $(jq -c .streamed_weights out)"
+done
+expect 0 train --evaluate run --evaluate-sequences 8 --threads 1 --progress never --stream-weights
+said 'weights  *[0-9]* bytes read of the checkpoint, predicted [0-9]*, difference 0; '
+said 'memory  *[0-9]* bytes of arenas, predicted [0-9]*, difference 0'
+
 # An independent sum: the log probabilities that `generate` gives for one document. That document is the second window
 # of a set: the end of the first document, and 64 tokens.
 expect 0 generate --checkpoint run --tokens 64 --stop-at length --temperature 0 --json
@@ -81,6 +93,7 @@ expect 2 "${evaluate[@]}" --sequence 65; said 'longer than'
 expect 2 "${evaluate[@]}" --dry-run
 expect 2 train --data data --output other --evaluate-split train
 expect 2 train --data data --output other --json
+expect 2 train --data data --output other --stream-weights
 jq '.vocabulary = 300 | .tokenizer = {name: "other.model", source: "other.model", crc32c: 7}' data/index.json >index && mkdir other-tokens && cp -r data/* other-tokens && mv index other-tokens/index.json
 expect 3 "${evaluate[@]}" --data other-tokens; said 'tokenizer other.model'
 expect 3 $(ranks 2 "${evaluate[@]}" --data other-tokens)
@@ -88,6 +101,7 @@ expect 3 $(ranks 2 "${evaluate[@]}" --data other-tokens)
 cp -r run damaged
 printf 'X' | dd of=damaged/checkpoints/step-00000020/rank-00000.h5 bs=1 seek=60000 conv=notrunc status=none
 expect 3 $(ranks 2 train --evaluate damaged --threads 1 --progress never); said 'rank-00000.h5'
+expect 3 $(ranks 2 train --evaluate damaged --threads 1 --progress never --stream-weights); said 'rank-00000.h5 is damaged between bytes'
 cp -r data torn
 printf 'X' | dd of=torn/train/shard-00000.h5 bs=1 seek=$(($(jq '.train[0].payload_offset' data/index.json) + 9000)) conv=notrunc status=none
 expect 3 $(ranks 2 "${evaluate[@]}" --data torn --evaluate-split train); said 'train/shard-00000.h5'

@@ -84,11 +84,12 @@ class LanguageModel::Weights : public params::ParameterStore {
   std::vector<base::View> flat_;
 };
 
-LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
+LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads, WeightsAre weights)
     : config_(for_generation(reader)), room_(plan::longest_sequence(config_)),
-      weights_(std::make_unique<Weights>(reader, config_, threads)), decoder_(config_),
-      activations_(tensor::Category::activations,
-                   plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
+      weights_(weights == WeightsAre::kept ? std::make_unique<Weights>(reader, config_, threads) : nullptr),
+      streamed_(weights == WeightsAre::kept ? nullptr : std::make_unique<StreamedStore>(reader, config_)),
+      decoder_(config_), activations_(tensor::Category::activations,
+                                      plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
       workspace_(tensor::Category::workspace,
                  std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
                           model::KvCache::scratch_bytes(config_))),
@@ -120,10 +121,13 @@ std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens)
   micro.document_start = base::View::of(starts_.data(), {1, t});
   micro.weights = base::View::of(counted_.data(), {1, t});
   micro.samples = {0};
+  params::ParameterStore* store = weights_.get();
+  if (streamed_) store = &streamed_->store(), streamed_->begin_pass();
   model::Step step{
-      t == 1 ? *one_exec_ : *exec_, weights_.get(), micro, base::DType::f32, 0, plan::Pass::evaluate, 0, 0, {}, &past_};
+      t == 1 ? *one_exec_ : *exec_, store, micro, base::DType::f32, 0, plan::Pass::evaluate, 0, 0, {}, &past_};
   step.lists = &lists_;
   decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {1, config_.stored_vocabulary()}));
+  if (streamed_) streamed_->end_pass();
   past_.length += t;
   return {logits_.data(), static_cast<std::size_t>(config_.vocabulary)};
 }

@@ -5,6 +5,7 @@
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
 #include "libtrain/model/kv_cache.h"
+#include "tools/generate/streamed_store.h"
 
 #include <cstdint>
 #include <memory>
@@ -18,12 +19,16 @@ namespace trainyard::generate {
 // `checkpoints` (of a run). InputError when there is none.
 std::string find_checkpoint(const std::string& path);
 
+// kept: every weight is in memory. streamed: each pass reads them from the checkpoint (streamed_store.h); the same
+// bits.
+enum class WeightsAre { kept, streamed };
+
 // Reads every weight of the checkpoint into memory as f32 (bf16 is widened exactly) and computes in f32. `threads` is
 // the most that a pass uses. One token of a small model is computed before a team of threads has assembled. So a pass
 // over one token uses one thread for each MiB of a layer's weights. The bits do not depend on the number of threads.
 class LanguageModel {
  public:
-  LanguageModel(checkpoint::Reader& reader, int threads);
+  LanguageModel(checkpoint::Reader& reader, int threads, WeightsAre weights = WeightsAre::kept);
   ~LanguageModel();
   const plan::ModelConfig& config() const;  // the checkpoint's, but its experts drop no tokens
   // Both return logits over the logical vocabulary, valid until the next call. begin: forgets all earlier tokens and
@@ -41,7 +46,8 @@ class LanguageModel {
   class Weights;
   plan::ModelConfig config_;
   std::int64_t room_;
-  std::unique_ptr<Weights> weights_;
+  std::unique_ptr<Weights> weights_;         // null: they are streamed
+  std::unique_ptr<StreamedStore> streamed_;  // null: they are kept
   model::Decoder decoder_;
   tensor::Arena activations_, workspace_, kept_;
   model::KvCache past_;

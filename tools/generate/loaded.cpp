@@ -88,7 +88,8 @@ Loaded load(const Options& options, const std::optional<std::string>& prompt) {
       out.beginning = beginning_for(options, *out.tokenizer, state);
       if (prompt)
         out.prompt = prompt_tokens(*out.tokenizer, *prompt, plan::longest_sequence(state.model), out.beginning);
-      out.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads));
+      out.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads),
+                                                  options.stream_weights ? WeightsAre::streamed : WeightsAre::kept);
     });
     return out;
   });

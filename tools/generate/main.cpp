@@ -68,6 +68,10 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
       ->check(in_range(base::Range<int>{0, 4096}))
       ->type_name("N")
       ->group(model);
+  app.add_flag("--stream-weights", o.stream_weights,
+               "for a model that is larger than memory: read the weights layer by layer, and keep none. Every token "
+               "reads all layers again; the text is the same")
+      ->group(model);
   app.add_option("--prompt", o.prompt, "text to continue; - reads it from standard input [none: a new document]")
       ->type_name("TEXT")
       ->group(text);

@@ -18,7 +18,7 @@ struct Options {
   StopAt stop_at = StopAt::end_of_document;
   SamplerSettings sampler;
   int threads = 0;
-  bool interactive = false, no_begin = false, json = false;
+  bool interactive = false, no_begin = false, json = false, stream_weights = false;
 };
 
 }  // namespace trainyard::generate

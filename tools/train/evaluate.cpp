@@ -27,23 +27,44 @@ nlohmann::ordered_json to_json(const engine::Evaluation& e) {
     return e.unmeasured > 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
   };
   const auto finite = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
-  return {{"checkpoint", base::text_of_path(e.checkpoint)},
-          {"step", e.step},
-          {"data", base::text_of_path(e.data)},
-          {"split", e.split},
-          {"dtype", e.dtype},
-          {"sequence", e.sequence},
-          {"document_mask", e.document_mask},
-          {"objective", e.objective},
-          {"mask_rate", is_masked(e) ? nlohmann::ordered_json(e.mask_rate) : nlohmann::ordered_json()},
-          {"mask_words", is_masked(e) ? nlohmann::ordered_json(e.mask_words) : nlohmann::ordered_json()},
-          {"sequences", e.sequences},
-          {"split_tokens", e.split_tokens},
-          {"tokens", e.tokens},
-          {"bytes", known(e.bytes)},
-          {"loss", e.loss},
-          {"perplexity", finite(e.perplexity())},
-          {"bits_per_byte", finite(e.bits_per_byte())}};
+  nlohmann::ordered_json out{
+      {"checkpoint", base::text_of_path(e.checkpoint)},
+      {"step", e.step},
+      {"data", base::text_of_path(e.data)},
+      {"split", e.split},
+      {"dtype", e.dtype},
+      {"sequence", e.sequence},
+      {"document_mask", e.document_mask},
+      {"objective", e.objective},
+      {"mask_rate", is_masked(e) ? nlohmann::ordered_json(e.mask_rate) : nlohmann::ordered_json()},
+      {"mask_words", is_masked(e) ? nlohmann::ordered_json(e.mask_words) : nlohmann::ordered_json()},
+      {"sequences", e.sequences},
+      {"split_tokens", e.split_tokens},
+      {"tokens", e.tokens},
+      {"bytes", known(e.bytes)},
+      {"loss", e.loss},
+      {"perplexity", finite(e.perplexity())},
+      {"bits_per_byte", finite(e.bits_per_byte())}};
+  if (e.streamed)
+    out["streamed_weights"] = {{"bytes", e.streamed->read},
+                               {"predicted_bytes", e.streamed->predicted},
+                               {"first_step_bytes", e.streamed->first_step},
+                               {"later_step_bytes", e.streamed->later_step},
+                               {"block_bytes", e.streamed->block_bytes},
+                               {"wait_seconds", e.streamed->wait_seconds},
+                               {"memory_bytes", e.measured.total()},
+                               {"predicted_memory_bytes", e.predicted.total()}};
+  return out;
+}
+
+std::string streamed_text(const engine::StreamedWeights& s) {
+  return fmt::format("{} bytes read of the checkpoint, predicted {}, difference {}; {:.2f} s waited for them", s.read,
+                     s.predicted, s.read - s.predicted, s.wait_seconds);
+}
+
+std::string memory_text(const engine::Evaluation& e) {
+  const auto measured = e.measured.total(), predicted = e.predicted.total();
+  return fmt::format("{} bytes of arenas, predicted {}, difference {}", measured, predicted, measured - predicted);
 }
 
 std::string to_text(const engine::Evaluation& e) {
@@ -61,7 +82,8 @@ std::string to_text(const engine::Evaluation& e) {
          row("loss", fmt::format("{:.6g}", e.loss)) + row("perplexity", fmt::format("{:.6g}", e.perplexity())) +
          row("bits per byte", std::isfinite(bits) ? fmt::format("{:.6g}", bits)
                               : e.unmeasured > 0  ? fmt::format("not known: {}", e.unmeasured_why)
-                                                  : "-");
+                                                  : "-") +
+         (e.streamed ? row("weights", streamed_text(*e.streamed)) + row("memory", memory_text(e)) : "");
 }
 
 void refuse_training_flags(const std::vector<base::Field>& fields) {
@@ -90,13 +112,14 @@ EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
       ->check(in_range(base::Range<std::int64_t>{0, std::int64_t{1} << 40}))
       ->group("Evaluating")
       ->type_name("N");
+  app.add_flag("--stream-weights", stream_weights_, "read weights layer by layer, and keep none")->group("Evaluating");
   app.add_flag("--json", json_, "print the evaluation as JSON")->group("Evaluating");
 }
 
 bool EvaluateFlags::asked() const { return app_.get_option("--evaluate")->count() > 0; }
 
 void EvaluateFlags::check() const {
-  for (const char* mine : {"--evaluate-split", "--evaluate-sequences", "--json"})
+  for (const char* mine : {"--evaluate-split", "--evaluate-sequences", "--stream-weights", "--json"})
     if (!asked() && app_.get_option(mine)->count() > 0)
       throw base::UsageError(fmt::format("{} is only for --evaluate CHECKPOINT", mine),
                              "add --evaluate CHECKPOINT, or leave it out");
@@ -114,7 +137,8 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
     if (launch.world().rank == 0) progress.emplace("evaluate", mode);
   });
   engine::EvaluateConfig c;
-  c.checkpoint = checkpoint_, c.split = split_, c.sequences = sequences_, c.run = config;
+  c.checkpoint = checkpoint_, c.split = split_, c.sequences = sequences_, c.run = config,
+  c.stream_weights = stream_weights_;
   for (const auto& f : fields)
     if (f.source != base::from_default) c.given.insert(f.name);
   auto& world = launch.world();

@@ -29,7 +29,7 @@ class EvaluateFlags {
   const CLI::App& app_;
   std::string checkpoint_, split_ = "validation";
   std::int64_t sequences_ = 0;
-  bool json_ = false;
+  bool json_ = false, stream_weights_ = false;
 };
 
 }  // namespace trainyard::tools
