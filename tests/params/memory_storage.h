@@ -19,7 +19,7 @@ class MemoryStorage : public base::Storage {
   explicit MemoryStorage(std::vector<base::StorageExtent> extents) : extents_(std::move(extents)) {
     for (const auto& e : extents_) {
       contents_.emplace_back(base::size(e.bytes));
-      written_.emplace_back(base::size(e.bytes), false);
+      written_.emplace_back(base::size(e.bytes / base::storage_block_bytes + 1));
     }
   }
   const std::vector<base::StorageExtent>& extents() const override { return extents_; }
@@ -66,12 +66,14 @@ class MemoryStorage : public base::Storage {
   void run(const Transfer& t) {
     auto& content = base::at(contents_, t.extent);
     auto& written = base::at(written_, t.extent);
-    for (auto i = t.first; i < t.first + t.count; ++i) {
-      TRAINYARD_ASSERT(t.from != nullptr || base::at(written, i), "byte {} of {} was never written", i,
+    for (auto block = t.first; block < t.first + t.count; block += base::storage_block_bytes) {
+      auto&& was = base::at(written, block / base::storage_block_bytes);
+      TRAINYARD_ASSERT(t.from != nullptr || was, "byte {} of {} was never written", block,
                        base::at(extents_, t.extent).name);
-      if (t.to != nullptr) t.to[i - t.first] = base::at(content, i);
-      else base::at(content, i) = t.from[i - t.first], written[base::size(i)] = true;
+      was = 1;
     }
+    if (t.to != nullptr) std::memcpy(t.to, &base::at(content, t.first), base::size(t.count));
+    else std::memcpy(&base::at(content, t.first), t.from, base::size(t.count));
   }
 
   std::vector<base::StorageExtent> extents_;
