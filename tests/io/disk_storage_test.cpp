@@ -154,9 +154,10 @@ TEST_P(Disk, ServesSeveralCallersAtOnce) {
       std::minstd_rand random(static_cast<unsigned>(caller) + 1);
       for (int round = 0; round < 8; ++round) {
         fill(from.get(), caller * 100 + round, 0, bytes);
-        storage.write(caller, 0, bytes, from.get());
+        const auto written = storage.write(caller, 0, bytes, from.get());
         const auto first = static_cast<std::int64_t>(random() % 9) * block;
         storage.wait(storage.read(caller, first, bytes - first, to.get()));
+        storage.wait(written);
         wrong += !holds(to.get(), caller * 100 + round, first, bytes - first);
       }
     });
