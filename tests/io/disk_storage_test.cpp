@@ -253,7 +253,8 @@ TEST_P(Disk, CountsTheTimeOfWaitsOnly) {
   EXPECT_EQ(storage.wait_seconds(), 0);
   storage.wait_all();
   EXPECT_EQ(storage.wait_seconds(), 0);
-  EXPECT_TRUE(round_trip(storage));
+  // A transfer may have ended before the wait for it.
+  for (int i = 0; i < 1000 && storage.wait_seconds() == 0; ++i) ASSERT_TRUE(round_trip(storage));
   EXPECT_GT(storage.wait_seconds(), 0);
 }
 
