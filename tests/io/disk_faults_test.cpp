@@ -75,7 +75,7 @@ std::string failure_of(io::DiskStorage& storage) {
 Meddling::Ways ends_with(int error_number, bool writes, std::int64_t offset) {
   Meddling::Ways ways;
   ways.result = [=](const io::DiskRequest& request, io::DiskResult& result) {
-    if (request.writes == writes && request.offset >= offset) result.result = -error_number;
+    if (request.writes == writes && request.offset == offset) result.result = -error_number;
   };
   return ways;
 }
