@@ -28,6 +28,8 @@ struct CeilingOptions {
   // For all ceilings together: each gets the least time that it needs, and all share the rest equally.
   double budget_seconds = 30;
   std::vector<double> least_seconds;  // result of least_ceiling_seconds(); empty: not known
+  // Folders that may hold what memory does not (base/storage.h), disk_bytes in each; empty: none is measured.
+  std::vector<std::string> storage_folders;
 };
 
 // Something to be timed. run() does `amount` units of work (FLOP, bytes, or 1 where the result is seconds). On a GPU
@@ -56,11 +58,13 @@ struct Ceiling {
 //  attention.forward and .backward (the causal half counts)
 //  adamw (the bytes that it must read and write)
 //  disk.write (until durable), disk.read
+//  storage.write, storage.read, storage.update (read and written back, both counted) of each storage folder, and of all
 // On a GPU:
 //  arithmetic.<dtype> (a square product of at most 8192 a side), memory.copy, memory.write
 //  copy.to_device, copy.from_device (pinned memory)
 //  launch (the seconds that an almost empty kernel takes)
-//  gemm, attention, adamw and the disk as above
+//  gemm, attention, adamw, the disk and storage folders as above
+//  host.copy, if there are storage folders: the host's memory.copy
 std::vector<Ceiling> ceilings(const CeilingOptions& options, const std::string& rank_suffix);
 
 // Measures one ceiling on this process alone, for benchmarks: the best of some tries, in units per second, or in
@@ -78,7 +82,7 @@ std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions
 
 // About the least time that each of ceilings() takes, the same on all ranks. It is predicted from a moment's trial of
 // this machine's arithmetic, memory and disk. Collective. 0 on a GPU, where nothing is predicted. Throws AgreedError if
-// the disk's folder cannot be written.
+// the disk's folder cannot be written, or a storage folder lacks the space.
 std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& options);
 
 }  // namespace trainyard::profile

@@ -1,5 +1,6 @@
 // Predicts the least time that the ceilings take, before they are measured.
 #include "libtrain/profile/ceilings.h"
+#include "libtrain/profile/storage_work.h"
 
 #include <algorithm>
 #include <map>
@@ -17,14 +18,17 @@ struct Rates {
   double made = 0, run = 0;  // `memory_bytes` a second in make(), and `amount` a second in run()
 };
 
-// By name and threads: arithmetic.f32 and .bf16, memory.copy and disk.write. Each is made, run once cold, and run twice
-// warm.
+bool is_storage(const Ceiling& c) { return c.name.starts_with("storage."); }
+
+// By name and threads: arithmetic.f32 and .bf16, memory.copy and disk.write; and storage.write by its folders. Each is
+// made, run once cold, and run twice warm.
 std::map<std::pair<std::string, int>, Rates> tried(CeilingOptions o, const Clock& clock, const std::string& suffix) {
   o.copied_bytes = tried_bytes;
   o.disk_bytes = std::min(o.disk_bytes, tried_disk_bytes);
   std::map<std::pair<std::string, int>, Rates> out;
   for (const auto& c : ceilings(o, suffix)) {
-    if (!c.name.starts_with("arithmetic.") && c.name != "memory.copy" && c.name != "disk.write") continue;
+    if (!c.name.starts_with("arithmetic.") && c.name != "memory.copy" && !c.name.ends_with(".write")) continue;
+    if (c.name == "memory.write") continue;
     const double begin = clock.now();
     const auto work = c.make();
     const double made = clock.now();
@@ -38,7 +42,8 @@ std::map<std::pair<std::string, int>, Rates> tried(CeilingOptions o, const Clock
       fastest = std::min(fastest, after - before);
       before = after;
     }
-    out[{c.name, c.threads}] = {c.memory_bytes / std::max(made - begin, 1e-9), work.amount / std::max(fastest, 1e-9)};
+    out[{is_storage(c) ? c.shape : c.name, c.threads}] = {c.memory_bytes / std::max(made - begin, 1e-9),
+                                                          work.amount / std::max(fastest, 1e-9)};
   }
   return out;
 }
@@ -52,14 +57,16 @@ std::vector<double> predicted(const CeilingOptions& o, const Clock& clock, const
     const auto& memory = rates[{"memory.copy", c.threads}];
     const auto* arithmetic =
         product && c.shape.find("bf16") != std::string::npos ? "arithmetic.bf16" : "arithmetic.f32";
-    const double rate = disk              ? rates[{"disk.write", 1}].run
+    const double rate = is_storage(c)     ? rates[{c.shape, 1}].run
+                        : disk            ? rates[{"disk.write", 1}].run
                         : c.unit == "B/s" ? memory.run
                                           : rates[{arithmetic, c.threads}].run * (product     ? product_share
                                                                                   : attention ? attention_share
                                                                                               : 1);
     const double run = c.amount / rate;
     out.push_back(c.memory_bytes / memory.made + run + std::max(run, ceiling_batch_seconds) * least_ceiling_repeats);
-    if (c.name == "disk.read") out.back() += run;  // the file is written before
+    if (c.name == "disk.read" || (is_storage(c) && c.name != "storage.write"))
+      out.back() += run;  // the file is written before
   }
   return out;
 }
@@ -69,7 +76,10 @@ std::vector<double> predicted(const CeilingOptions& o, const Clock& clock, const
 std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& options) {
   const auto suffix = fmt::format("{:05}", ranks.rank);
   std::vector<double> seconds;
+  std::shared_ptr<void> space;  // of all ranks at once
+  on_all(ranks, [&] { space = reserved_storage(options); });
   if (options.device.kind != base::DeviceKind::cpu) return std::vector<double>(ceilings(options, suffix).size(), 0);
+  space.reset();
   on_all(ranks, [&] { seconds = predicted(options, *ranks.clock, suffix); });
   largest(ranks, seconds);
   return seconds;

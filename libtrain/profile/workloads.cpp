@@ -16,6 +16,7 @@
 #include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/plan/spec/widths.h"
 #include "libtrain/profile/ceilings.h"
+#include "libtrain/profile/storage_work.h"
 #include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/gpu.h"
 
@@ -100,7 +101,7 @@ class List {
                        .shape = shape,
                        .unit = "B/s",
                        .threads = t,
-                       .make = [this, t] { return copy(t); },
+                       .make = [this, t] { return copy(o_.device, t); },
                        .amount = 2 * n,
                        .memory_bytes = 2 * n});
       list_.push_back({.name = "memory.write",
@@ -148,6 +149,13 @@ class List {
                        .make = [this] { return disk(false); },
                        .amount = static_cast<double>(o_.disk_bytes)});
     }
+    if (gpu_ && !o_.storage_folders.empty())
+      list_.push_back({.name = "host.copy",
+                       .shape = base::binary_size_text(o_.copied_bytes),
+                       .unit = "B/s",
+                       .threads = o_.threads,
+                       .make = [this] { return copy({}, o_.threads); }});
+    for (auto& c : storage_ceilings(o_)) list_.push_back(std::move(c));
     return std::move(list_);
   }
 
@@ -167,8 +175,8 @@ class List {
     constexpr std::int64_t rounds = 1 << 20;
     return {static_cast<double>(work(*exec, rounds)), [exec, work] { work(*exec, rounds); }, exec, [] {}};
   }
-  Work copy(int threads) const {
-    const auto b = bench(threads, 2 * o_.copied_bytes);
+  Work copy(base::Device device, int threads) const {
+    const auto b = std::make_shared<Bench>(device, threads, 2 * o_.copied_bytes, 0);
     const auto n = o_.copied_bytes / 4;
     const auto from = b->memory.allocate(DType::f32, {n}), to = b->memory.allocate(DType::f32, {n});
     fill_all(*b->exec, from, 1), fill_all(*b->exec, to, 2);  // so that pages lie near their threads

@@ -10,7 +10,11 @@
  *   stale         the working folder cannot be read (ESTALE), as on NFS when it is gone
  *   threads:N     threads from the N-th on cannot be started (EAGAIN)
  *   io:CALL       CALL (pread, fsync) fails with EIO on files whose name contains INTERPOSED_NAME
- *   short         a write or read of more than one byte transfers half of them, as when a signal or a quota stops it
+ *   no-direct     files cannot be read and written directly (EINVAL), as on some file systems of user space
+ *   no-reserve    space cannot be reserved (EOPNOTSUPP), as on NFS before 4.2
+ *   no-nameless   a file needs a name (EOPNOTSUPP), as on NFS
+ *   short         a write or read of more than one byte transfers half of them, as when a signal or a quota stops it; of
+ *                 direct files, of more than one block of 4096 bytes
  *   full:BYTES    after so many bytes this process can write nothing more to files (ENOSPC)
  *   memory:BYTES  C++ code can hold at most so many bytes at once
  *   moment:N      only the N-th allocation of C++ code is refused
@@ -64,10 +68,27 @@ static int is_lock(int command) {
     void* argument = va_arg(list, void*);                                        \
     va_end(list);                                                                \
     if (is_lock(command) && kind("no-locks")) REFUSE(ENOLCK);                    \
+    if (command == F_SETFL && ((long)argument & O_DIRECT) != 0 && kind("no-direct")) REFUSE(EINVAL); \
     return ((int (*)(int, int, ...))dlsym(RTLD_NEXT, #name))(file, command, argument); \
   }
 FCNTL(fcntl)
 FCNTL(fcntl64)
+#define OPEN(name)                                                               \
+  int name(const char* path, int flags, ...) {                                   \
+    va_list list;                                                                \
+    va_start(list, flags);                                                       \
+    const mode_t mode = (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0; \
+    va_end(list);                                                                \
+    if ((flags & O_TMPFILE) == O_TMPFILE && kind("no-nameless")) REFUSE(EOPNOTSUPP); \
+    return ((int (*)(const char*, int, ...))dlsym(RTLD_NEXT, #name))(path, flags, mode); \
+  }
+OPEN(open)
+OPEN(open64)
+int fallocate64(int file, int mode, off64_t offset, off64_t bytes) {
+  if (kind("no-reserve")) REFUSE(EOPNOTSUPP);
+  return NEXT(fallocate64)(file, mode, offset, bytes);
+}
+int fallocate(int file, int mode, off_t offset, off_t bytes) { return fallocate64(file, mode, offset, bytes); }
 int flock(int file, int operation) {
   if (kind("no-locks")) REFUSE(ENOLCK);
   return NEXT(flock)(file, operation);
@@ -146,9 +167,16 @@ int fdatasync(int file) {
   sync_slowly();
   return NEXT(fdatasync)(file);
 }
+static int is_direct(int file) {
+  const int flags = ((int (*)(int, int, ...))dlsym(RTLD_NEXT, "fcntl"))(file, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0;
+}
+static size_t half_of_blocks(size_t bytes) { return bytes > 4096 ? bytes / 2 / 4096 * 4096 : bytes; }
+
 ssize_t pread64(int file, void* to, size_t bytes, off_t offset) {
   const char* call = kind("io");
   if (call != NULL && strncmp(call, "pread", 5) == 0 && is_named(file)) REFUSE(EIO);
+  if (kind("short") && is_direct(file)) bytes = half_of_blocks(bytes);
   return ((ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, "pread64"))(file, to, bytes, offset);
 }
 ssize_t pread(int file, void* to, size_t bytes, off_t offset) { return pread64(file, to, bytes, offset); }
@@ -164,7 +192,8 @@ static ssize_t taken(int file, size_t bytes) {
   const char* most = kind("full");
   const int is_short = kind("short") != NULL;
   if ((most == NULL && !is_short) || !is_file(file)) return (ssize_t)bytes;
-  if (is_short && bytes > 1) bytes /= 2;
+  if (is_short && is_direct(file)) bytes = half_of_blocks(bytes);
+  else if (is_short && bytes > 1) bytes /= 2;
   if (most != NULL) {
     const long long before = __atomic_fetch_add(&written, (long long)bytes, __ATOMIC_RELAXED), room = atoll(most) - before;
     if (room <= 0) REFUSE(ENOSPC);

@@ -27,6 +27,8 @@ profile::CeilingOptions small(base::Device device, const std::string& folder) {
   o.disk_folder = folder;
   o.disk_bytes = 1 << 20;
   o.confidence = 0.5, o.budget_seconds = 2;
+  o.copied_bytes = 1 << 20;
+  o.storage_folders = {folder, folder + "/."};
   return o;
 }
 
@@ -37,7 +39,9 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
     auto o = small(device, folder.path);
     const auto& m = o.model;
     std::map<std::string, double> amounts;
+    std::map<std::string, std::vector<std::string>> folders;
     for (const auto& c : profile::ceilings(o, "0")) {
+      folders[c.name].push_back(c.shape);
       if (c.name == "memory.copy" || c.name == "memory.write" || c.name.starts_with("copy.") ||
           c.name.starts_with("arithmetic"))
         continue;  // too large to make here
@@ -60,6 +64,12 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
     EXPECT_EQ(amounts["adamw"], 28.0 * (1 << 24));
     EXPECT_EQ(amounts["disk.write"], 1 << 20);
     EXPECT_EQ(amounts["disk.read"], 1 << 20);
+    EXPECT_EQ(amounts["storage.write"], 1 << 20);
+    EXPECT_EQ(amounts["storage.read"], 1 << 20);
+    EXPECT_EQ(amounts["storage.update"], 2 << 20);
+    EXPECT_EQ(folders["storage.update"],
+              (std::vector<std::string>{folder.path, folder.path + "/.", folder.path + ", " + folder.path + "/."}));
+    EXPECT_EQ(amounts["host.copy"], device.kind == base::DeviceKind::cuda ? 2 << 20 : 0);
     EXPECT_EQ(amounts.count("launch"), device.kind == base::DeviceKind::cuda ? 1u : 0u);
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));  // no file is left
@@ -112,9 +122,9 @@ TEST(Ceilings, AllAreMeasuredOnAllRanks) {
     EXPECT_GE(r.interval.high, r.value);
     EXPECT_GE(r.repeats.size(), static_cast<std::size_t>(profile::least_ceiling_repeats)) << r.name;
   }
-  for (const auto* name :
-       {"arithmetic.f32", "memory.copy", "memory.write", "gemm.attention.qkv.forward", "gemm.head.weight",
-        "attention.forward", "attention.backward", "adamw", "disk.write", "disk.read"})
+  for (const auto* name : {"arithmetic.f32", "memory.copy", "memory.write", "gemm.attention.qkv.forward",
+                           "gemm.head.weight", "attention.forward", "attention.backward", "adamw", "disk.write",
+                           "disk.read", "storage.write", "storage.read", "storage.update"})
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }

@@ -117,10 +117,16 @@ mpi 2 profile-comm --plan plan2.json --dry-run --local >out 2>err && grep -q 'da
 mpi 2 profile-comm --plan shared.json --dry-run --local --operations all_gather >out 2>err && grep -q 'gemm.attention.qkv.forward .*x48x32 ' out && grep -q 'gemm.ffn.out.forward .*x32x64 ' out && grep -q 'attention.forward .* h2 kv2 ' out || fail "--local of tensor ranks: $(cat out err)"
 
 # One process reports that it has no links, and measures itself.
-profile-comm --model gpt2-nano --sequence 16 --budget 1min --confidence 50% --disk-bytes 64KiB --threads 1 --json >alone.json 2>err || fail "alone: exit code $?"
+mkdir disk1 && profile-comm --model gpt2-nano --sequence 16 --budget 1min --confidence 50% --disk-bytes 600KiB --storage .,disk1 --threads 1 --json >alone.json 2>err || fail "alone: exit code $?"
 grep -q 'one process without ranks has no links' err || fail "it does not say that it is alone: $(cat err)"
 jq -e '.ranks == 1 and .communication == [] and ([.local[].name] | contains(["memory.copy", "arithmetic.f32", "gemm.ffn.in.forward", "attention.backward", "adamw", "disk.write", "disk.read"])) and (.local | all(.value > 0))' alone.json >/dev/null ||
   fail "alone.json: $(head -c 1000 alone.json)"
+jq -e '[.local[] | select(.name | startswith("storage.")) | .name[8:] + " " + .shape] == ["write .", "read .", "update .", "write disk1", "read disk1", "update disk1", "write ., disk1", "read ., disk1", "update ., disk1"]' alone.json >/dev/null ||
+  fail "--storage: $(jq -c '[.local[] | [.name, .shape]]' alone.json)"
+[ -z "$(ls -A disk1)" ] || fail "--storage left $(ls -A disk1)"
+profile-comm --from alone.json | grep -q '^ *storage[.]update  *[.], disk1 .* [GM]B/s' || fail "no rate of --storage in the table: $(profile-comm --from alone.json)"
+jq '.local |= map(select(.name | startswith("storage.") | not))' alone.json >older.json   # as profiles were before --storage
+profile-comm --compare older.json alone.json >out || fail "a profile without --storage is not compared: $(cat out)"
 profile-comm --compare alone.json alone.json >out || fail "local ceilings against themselves"
 jq '.local[] |= (.repeats = [.value * 0.99, .value, .value * 1.01])' alone.json >calm.json
 jq '(.local[] | select(.name == "adamw") | .value, .repeats[]) /= 2' calm.json >half.json
@@ -170,6 +176,11 @@ refused 2 'adds f32 only' profile-comm --operations ordered_reduce_scatter --dty
 refused 2 'other options than rank 0' mpirun --bind-to none -n 1 profile-comm --max-bytes 1k : -n 1 profile-comm --max-bytes 2k
 refused 3 'missing.json' mpirun --bind-to none -n 2 profile-comm --plan missing.json
 refused 4 'cannot' profile-comm --model gpt2-nano --sequence 16 --budget 1s --disk /proc/none --disk-bytes 1k
+refused 4 'cannot make a file in nowhere' profile-comm --model gpt2-nano --sequence 16 --budget 1h --storage nowhere --disk-bytes 1k   # at once
+(ulimit -f 2000; refused 4 'cannot reserve 4.19 MB in [.]: File too large' profile-comm --model gpt2-nano --sequence 16 --budget 1h --storage . --disk-bytes 4MiB) || exit 1
+refused 2 'measures nothing' profile-comm --local --storage . --disk-bytes 0
+refused 2 'names . twice' profile-comm --local --storage .,.
+refused 2 'measures links only' profile-comm --backend threads --storage .
 refused 4 'nowhere/p.json cannot be written' profile-comm --backend threads --budget 1h --output nowhere/p.json
 code=$({ (ulimit -f 1; profile-comm --from p.json --output full.json 2>err; echo $? >&2) | cat >out; } 2>&1)
 [ "$code" = 4 ] && cmp -s out table && [ ! -e full.json ] || fail "no room for the file: exit code $code, $(wc -l <out) lines, $(cat err)"

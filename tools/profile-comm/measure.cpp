@@ -80,6 +80,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   if (c.disk_bytes > 0)
     c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : base::parent_of(o.output);
   c.confidence = o.sweep.confidence;
+  c.storage_folders = o.storage_folders;
   return c;
 }
 
@@ -101,6 +102,8 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
   const bool links = !r.families.empty() && !r.sweep.operations.empty();
   if (!links && !o.plot.empty())
     throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
+  if (links && !o.local && !o.storage_folders.empty())
+    throw base::UsageError("--storage measures folders of a rank, and this measures links only", "add --local");
   if (!links) r.families.clear();
   if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr, fair_threads);
   return r;

@@ -110,7 +110,12 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_option("--disk", o.disk,
                  "folder whose disk is measured; default: the folder of --output, else the working folder")
       ->group(local);
-  app.add_option("--disk-bytes", o.disk_bytes, "bytes that each rank writes to the disk; 0: the disk is not measured")
+  app.add_option("--storage", o.storage,
+                 "folders, separated by commas, whose disks may hold what memory does not: how fast each and all are "
+                 "written, read, and both at once")
+      ->group(local);
+  app.add_option("--disk-bytes", o.disk_bytes,
+                 "bytes that each rank writes to the disk, and to each of --storage; 0: the disk is not measured")
       ->capture_default_str()
       ->group(local);
   app.add_option("--output", o.output, "write the profile to this file")->group(product);
@@ -175,7 +180,11 @@ void resolve_texts(ProfileOptions& o) {
       number_with(o.budget, "--budget", {{"", 1}, {"s", 1}, {"min", 60}, {"h", 3600}}, "write 90s, 5min or 1h");
   s.spread = o.spread == "0" || o.spread == "0%" ? 0 : share(o.spread, "--spread");
   o.regress = share(o.max_regress, "--max-regress");
-  base::parse_bytes(o.disk_bytes, "--disk-bytes");
+  const auto disk_bytes = base::parse_bytes(o.disk_bytes, "--disk-bytes");
+  if (!o.storage.empty()) {
+    o.storage_folders = items(o.storage, "--storage");
+    if (disk_bytes == 0) throw base::UsageError("--storage with --disk-bytes 0 measures nothing", "--disk-bytes 1GiB");
+  }
   if (o.json && o.csv) throw base::UsageError("--json and --csv are both given", "stdout holds one of them");
   if (!o.plan.empty() && !o.groups.empty())
     throw base::UsageError("--plan and --groups are both given", "a plan names its own groups");
@@ -189,10 +198,10 @@ void resolve_texts(ProfileOptions& o) {
 }
 
 std::string fingerprint(const ProfileOptions& o) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", o.backend, o.device, o.plan, o.groups,
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", o.backend, o.device, o.plan, o.groups,
                      fmt::join(o.sweep.operations, ","), o.sweep.min_bytes, o.sweep.max_bytes, o.sweep.factor, o.dtypes,
                      o.sweep.confidence, o.sweep.budget_seconds, o.sweep.spread, o.local, o.model, o.micro_batch,
-                     o.sequence, o.disk_bytes, o.dry_run);
+                     o.sequence, o.disk_bytes, o.dry_run, o.storage);
 }
 
 }  // namespace trainyard::tools

@@ -21,9 +21,11 @@ struct ProfileOptions {
   double hang_timeout = 300;
   bool local = false, force = false, json = false, csv = false, bytes = false, chart = false, dry_run = false;
   std::vector<std::string> compare;
+  std::string storage;
   // parsed from the texts
   profile::SweepOptions sweep;
   double regress = 0.05;
+  std::vector<std::string> storage_folders;
 };
 
 void add_flags(CLI::App& app, ProfileOptions& options);
