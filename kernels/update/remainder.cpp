@@ -28,7 +28,7 @@ void join_master(tensor::Exec& exec, base::ConstView working, const Remainder& r
                             .threads = exec.threads()};
   exec.run([&exec, args] {
     if (exec.on_gpu()) tensor::require_gpu(gpu_kernels().update_join(args, exec.stream()), "update_join on the GPU");
-    else TRAINYARD_CPU_CALL(join_master_cpu, (args));
+    else TRAINYARD_CPU_CALL(update_join_cpu, (args));
   });
 }
 
@@ -41,7 +41,7 @@ void split_master(tensor::Exec& exec, base::ConstView master, base::View working
                              .threads = exec.threads()};
   exec.run([&exec, args] {
     if (exec.on_gpu()) tensor::require_gpu(gpu_kernels().update_split(args, exec.stream()), "update_split on the GPU");
-    else TRAINYARD_CPU_CALL(split_master_cpu, (args));
+    else TRAINYARD_CPU_CALL(update_split_cpu, (args));
   });
 }
 

@@ -34,7 +34,7 @@ struct SplitMasterArgs {
   std::int64_t n = 0;
   int threads = 1;
 };
-TRAINYARD_CPU_KERNEL(void, join_master_cpu, (const JoinMasterArgs& args))
-TRAINYARD_CPU_KERNEL(void, split_master_cpu, (const SplitMasterArgs& args))
+TRAINYARD_CPU_KERNEL(void, update_join_cpu, (const JoinMasterArgs& args))
+TRAINYARD_CPU_KERNEL(void, update_split_cpu, (const SplitMasterArgs& args))
 
 }  // namespace trainyard::kernels

@@ -32,7 +32,8 @@ TRAINYARD_ANYWHERE inline std::uint32_t master_bits(std::uint16_t working, std::
 // Whether the master with these bits needs the mark. `working`: the master rounded. A GPU gives every NaN the same
 // working copy; a NaN that neither form gives back has no mark, and becomes another NaN.
 TRAINYARD_ANYWHERE inline bool needs_mark(std::uint32_t bits, std::uint16_t working) {
-  return marked_master(working, static_cast<std::uint16_t>(bits)) == bits;
+  const auto low = static_cast<std::uint16_t>(bits);
+  return unmarked_master(working, low) != bits && marked_master(working, low) == bits;
 }
 
 }  // namespace

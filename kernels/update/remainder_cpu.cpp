@@ -3,13 +3,13 @@
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 
-void join_master_cpu(const JoinMasterArgs& a) {
+void update_join_cpu(const JoinMasterArgs& a) {
   over_blocks_of_marks(a.remainder, a.n, a.threads, [&](std::int64_t from, std::int64_t to) {
     join_row(a.master + from, a.working, a.remainder, from, to - from);
   });
 }
 
-void split_master_cpu(const SplitMasterArgs& a) {
+void update_split_cpu(const SplitMasterArgs& a) {
   over_blocks_of_marks(a.remainder, a.n, a.threads, [&](std::int64_t from, std::int64_t to) {
     split_row(a.master + from, a.working, a.remainder, from, to - from);
   });

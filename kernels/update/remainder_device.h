@@ -15,9 +15,12 @@ struct MarkedGroup {
 };
 template <bool whole>
 __device__ __forceinline__ MarkedGroup marked_group(const RemainderPart& part, std::int64_t group, std::int64_t n) {
-  if constexpr (whole) return {group * 8, 0, 8};
-  const std::int64_t at = group * 8 - part.shift, left = n - at;
-  return {at, at < 0 ? static_cast<int>(-at) : 0, left < 8 ? static_cast<int>(left) : 8};
+  if constexpr (whole) {
+    return {group * 8, 0, 8};
+  } else {
+    const std::int64_t at = group * 8 - part.shift, left = n - at;
+    return {at, at < 0 ? static_cast<int>(-at) : 0, left < 8 ? static_cast<int>(left) : 8};
+  }
 }
 // Calls body(k) for the elements at + k of a group.
 template <bool whole, class Body> __device__ __forceinline__ void over_group(const MarkedGroup& g, const Body& body) {

@@ -106,12 +106,12 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
-  std::vector<float> staged;  // one shard, if the store is not in host memory, or is narrow
+  std::vector<float> staged;  // one shard, if the store is not in host memory, or is narrow, or masters are joined
   std::vector<char> narrow;   // the same, rounded, on its way to a GPU
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto& layout = context.layout(u);
     const auto read = [&](const checkpoint::Kind& kind, base::View to) {
-      const bool is_narrow = base::is_narrow(to.dtype), stages = exec.on_gpu() || is_narrow;
+      const bool is_narrow = base::is_narrow(to.dtype), stages = to.device.kind == base::DeviceKind::cuda || is_narrow;
       if (stages) staged.resize(base::size(layout.shard));
       auto* out = stages ? staged.data() : to.ptr<float>();
       reader.read_shard(kind, context.flat_group(u), context.world.topology, context.world.rank, out);
@@ -128,7 +128,14 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
       tensor::copy(exec, from, to);
       exec.synchronize();
     };
-    read(checkpoint::Kind::master, states.master_shard(u));
+    if (states.masters().are_f32()) {
+      read(checkpoint::Kind::master, states.master_shard(u));
+    } else {
+      staged.resize(base::size(layout.shard));
+      read(checkpoint::Kind::master, base::View::of(staged.data(), {layout.shard}));
+      states.masters().write(u, 0, base::View::of(staged.data(), {layout.shard}));
+      exec.synchronize();
+    }
     for (std::size_t s = 0; s < states.kind().element_states(); ++s)
       if (start.weights_only) tensor::clear(exec, states.state_shard(s, u));
       else read(checkpoint::Kind::state(states.kind().states[s].name), states.state_shard(s, u));

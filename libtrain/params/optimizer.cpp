@@ -17,15 +17,15 @@ base::View part_of(base::View flat, kernels::Range range) {
 
 }  // namespace
 
-OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), weights_(weights) {
+OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), masters_(c, weights) {
+  TRAINYARD_ASSERT(masters_.are_f32() || !kind().has_parameter_norms(), "{} with remainders", kind().name);
   if (kind().collective == plan::OptimizerKind::Collective::whole_matrices) {
     TRAINYARD_ASSERT(c.shape.gradient == base::DType::f32, "{} with gradients in {}", kind().name,
                      base::name_of(c.shape.gradient));
     matrices_.emplace(c);
   }
   for (int u = 0; u < c.flat_groups(); ++u) {
-    if (plan::master_bytes(c.shape.working) > 0)
-      master_.push_back(c.arenas.optimizer.allocate(base::DType::f32, {count(u)}));
+    masters_.allocate(u);
     auto& states = states_.emplace_back();
     for (std::size_t i = 0; i < kind().element_states(); ++i)
       states.push_back(c.arenas.optimizer.allocate(kind().states[i].dtype, {count(u)}));
@@ -72,10 +72,6 @@ base::View OptimizerStates::own(base::View range, int flat_group) const {
              : range;
 }
 
-base::View OptimizerStates::master_shard(int flat_group) {
-  return has_master() ? own(base::at(master_, flat_group), flat_group) : weights_.own_shard(flat_group);
-}
-
 // With ZeRO 0 a rank keeps the momentum of its own shard alone up to date, which is what it saves.
 void OptimizerStates::prepare(GradientReduction& gradients, const UpdateRules& rules) {
   TRAINYARD_ASSERT(rules.matrices.has_value() == matrices_.has_value(), "{} {} a rule of matrices", kind().name,
@@ -90,14 +86,12 @@ void OptimizerStates::prepare(GradientReduction& gradients, const UpdateRules& r
 }
 
 UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& weights, int u, kernels::Range range) {
-  const auto i = base::size(u);
   const auto gradient = whole() ? gradients.gathered(u) : gradients.shard(u), working = working_range(weights, u);
   updated_states_.clear();
-  for (const auto& state : states_[i]) updated_states_.push_back(part_of(state, range));
-  return {.gradient = part_of(gradient, range),
-          .parameter = part_of(has_master() ? master_[i] : working, range),
-          .states = updated_states_,
-          .working = has_master() ? part_of(working, range) : base::View{}};
+  for (const auto& state : base::at(states_, u)) updated_states_.push_back(part_of(state, range));
+  UpdatedRange out{.gradient = part_of(gradient, range), .parameter = {}, .states = updated_states_, .working = {}};
+  masters_.place(u, range, part_of(working, range), out);
+  return out;
 }
 
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
@@ -136,9 +130,12 @@ void OptimizerStates::move_biases(GradientReduction& gradients, Weights& weights
       const auto& balance = parameter->update;
       const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
       const auto biases = updated(gradients, weights, u, all);
-      kernels::even_load_update(c_.compute, biases.parameter, biases.gradient, mean, static_cast<float>(balance.rate),
-                                numbers);
-      if (biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
+      const auto even = [&](const kernels::EvenedBiases& of) {
+        kernels::even_load_update(c_.compute, of, biases.gradient, mean, static_cast<float>(balance.rate), numbers);
+      };
+      if (biases.remainder) even({biases.working, biases.remainder});
+      else even(biases.parameter);
+      if (biases.parameter && biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
     }
 }
 
@@ -195,15 +192,14 @@ void OptimizerStates::apply_factored(GradientReduction& gradients, Weights& weig
 }
 
 void OptimizerStates::shards_loaded(Weights& weights) {
-  for (int u = 0; u < c_.flat_groups(); ++u)
-    if (has_master()) kernels::cast(c_.compute, master_shard(u), weights.own_shard(u));
+  masters_.make_working_copies();
   if (whole() && c_.shared()) {
     c_.communication.wait(c_.compute.record());
     for (int u = 0; u < c_.flat_groups(); ++u) {
       const auto i = base::size(u);
       auto& group = c_.group(u);
       if (group.size() == 1) continue;
-      if (has_master()) group.all_gather(c_.communication, master_shard(u), master_[i]);
+      masters_.gather(u);
       for (std::size_t s = 0; s < states_[i].size(); ++s)
         group.all_gather(c_.communication, state_shard(s, u), states_[i][s]);
     }

@@ -56,15 +56,24 @@ void ZeroStore::initialize(std::uint64_t seed) {
     float* out;
   };
   std::vector<Job> jobs;
-  std::vector<std::vector<float>> made;
+  std::vector<float> made;  // one shard, if masters are not f32 on the host
   constexpr std::int64_t job_elements = 1 << 16;
-  const bool on_gpu = c_.compute.on_gpu();
+  const bool on_gpu = c_.compute.on_gpu(), apart = on_gpu || !states_.masters().are_f32();
+  const auto make = [&] {
+    const int shares = jobs.size() > 8 ? std::max(1, c_.compute.threads()) : 1;
+    base::run_shares("initial values", shares, [&](int share) {
+      for (auto j = base::size(share); j < jobs.size(); j += base::size(shares))
+        make_values(*jobs[j].parameter, plan::held_part(*jobs[j].parameter, c_.world.topology, c_.world.rank), seed,
+                    jobs[j].first, jobs[j].count, jobs[j].out);
+    });
+    jobs.clear();
+  };
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto& layout = c_.layout(u);
     const auto begin = c_.group(u).rank() * layout.shard;
     // The host computes the values, by the one code path that defines them.
-    if (on_gpu) made.emplace_back(base::size(layout.shard), 0.0f);
-    auto* master = on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>();
+    if (apart) made.resize(base::size(layout.shard));
+    auto* master = apart ? made.data() : states_.master_shard(u).ptr<float>();
     for (std::size_t s = 0; s < states_.kind().element_states(); ++s)
       if (const auto view = states_.state_shard(s, u); on_gpu) tensor::clear(c_.compute, view);
       else tensor::clear_untouched(view);
@@ -80,16 +89,12 @@ void ZeroStore::initialize(std::uint64_t seed) {
                         std::min(job_elements, held.count - done), master + held.at + done});
     }
     std::fill(master + end, master + layout.shard, 0.0f);
+    if (!apart) continue;
+    make();
+    states_.masters().write(u, 0, base::View::of(master, {layout.shard}));
+    c_.compute.synchronize();
   }
-  const int shares = jobs.size() > 8 ? std::max(1, c_.compute.threads()) : 1;
-  base::run_shares("initial values", shares, [&](int share) {
-    for (auto j = base::size(share); j < jobs.size(); j += base::size(shares))
-      make_values(*jobs[j].parameter, plan::held_part(*jobs[j].parameter, c_.world.topology, c_.world.rank), seed,
-                  jobs[j].first, jobs[j].count, jobs[j].out);
-  });
-  for (std::size_t u = 0; u < made.size(); ++u)
-    tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}),
-                 states_.master_shard(static_cast<int>(u)));
+  make();
   c_.compute.synchronize();
   shards_loaded();
 }

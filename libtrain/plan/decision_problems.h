@@ -30,5 +30,6 @@ bool draws_for_gates(const ModelConfig& model);
 std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {});
 // Adds to `out` what GPU kernels do not accept; nothing for another device. Part of decision_problems.
 void gpu_problems(const Plan& plan, std::vector<Problem>& out);
+void master_problems(const Plan& plan, std::vector<Problem>& out);  // of --master
 
 }  // namespace trainyard::plan

@@ -145,6 +145,9 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     base::Choices<base::DType>{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
   v.spelled(dtype_spellings());
   v.is({T::free_on_resume, T::later_in_plans});
+  v("master", c.master, "Optimizer", "bf16 masters: f32, or as a 2-byte remainder of the weights",
+    base::Choices<MasterFormat>{{"f32", MasterFormat::f32}, {"remainder", MasterFormat::remainder}});
+  v.is({T::free_on_resume, T::later_in_plans});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});
   v.is({T::per_rank, T::evaluation, T::free_on_resume});

@@ -63,7 +63,8 @@ struct Plan : ParallelLayout {
     return part_of(model, stages, stage_of(rank)).with_experts(share);
   }
   StateShape states() const {
-    return {zero, dtype, gradient_dtype, batch(), gathered_layers, topology, &optimizer_kind(optimizer, moment_dtype)};
+    return {zero,  dtype, gradient_dtype, batch(), gathered_layers, topology, &optimizer_kind(optimizer, moment_dtype),
+            master};
   }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;

@@ -57,6 +57,7 @@ struct ParallelLayout {
   int tensor = 1;
   std::string optimizer = plan::default_optimizer;
   base::DType states = base::DType::f32;  // of the optimizer
+  plan::MasterFormat master = plan::MasterFormat::f32;
 
   plan::StateShape shape() const {
     return {zero,
@@ -65,16 +66,17 @@ struct ParallelLayout {
             {micros, 1, local_accumulation, ranks},
             gathered_layers,
             topology(),
-            &plan::optimizer_kind(optimizer, states)};
+            &plan::optimizer_kind(optimizer, states),
+            master};
   }
   plan::Topology topology() const {
     if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});
     return plan::Topology({{plan::Axis::data, ranks}, {plan::Axis::tensor, tensor}});
   }
   std::string text() const {
-    return fmt::format("ranks {} x {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, tensor, zero,
-                       base::name_of(working), micros, local_accumulation, gathered_layers,
-                       reduction == Reduction::fast ? "fast" : "ordered");
+    return fmt::format("ranks {} x {} ZeRO {} {}{} micros {} fold {} slots {} {}", ranks, tensor, zero,
+                       base::name_of(working), master == plan::MasterFormat::f32 ? "" : " with remainders", micros,
+                       local_accumulation, gathered_layers, reduction == Reduction::fast ? "fast" : "ordered");
   }
 };
 

@@ -2,6 +2,7 @@
 // and in every dtype of working copies.
 #include "libtrain/params/optimizer.h"
 #include "tests/params/ground.h"
+#include "tests/params/kept_masters.h"
 #include "tests/params/plain_model.h"
 
 #include <gtest/gtest.h>
@@ -31,8 +32,8 @@ struct Parts {
 // Loads as from a checkpoint: every rank its own shards.
 void load(Parts& parts, const Ground& g, const PlainModel& plain) {
   for (int u = 0; u < g.flat_groups(); ++u) {
-    const auto first = g.rank() * (plain.flat_group(u).padded / g.layout.ranks);
-    fill(parts.states.master_shard(u), plain.flat_group(u).weight, first);
+    const auto shard = plain.flat_group(u).padded / g.layout.ranks, first = g.rank() * shard;
+    write_masters(parts.states, u, plain.flat_group(u).weight, first, shard);
     fill(parts.states.state_shard(0, u), plain.flat_group(u).m, first);
     fill(parts.states.state_shard(1, u), plain.flat_group(u).v, first);
   }
@@ -56,8 +57,7 @@ void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_
   SCOPED_TRACE(fmt::format("{} rank {} after update {}", g.layout.text(), g.rank(), step));
   for (int u = 0; u < g.flat_groups(); ++u) {
     const auto shard = plain.flat_group(u).padded / g.layout.ranks, first = g.rank() * shard;
-    ASSERT_EQ(parts.states.master_shard(u).count(), shard);
-    EXPECT_EQ(difference(parts.states.master_shard(u), plain.flat_group(u).weight, first), "")
+    EXPECT_EQ(difference_of_masters(parts.states, u, plain.flat_group(u).weight, first, shard), "")
         << "master of flat group " << u;
     EXPECT_EQ(difference(parts.states.state_shard(0, u), plain.flat_group(u).m, first), "") << "m of flat group " << u;
     EXPECT_EQ(difference(parts.states.state_shard(1, u), plain.flat_group(u).v, first), "") << "v of flat group " << u;
@@ -74,8 +74,13 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
   for (const auto& model : {tied_model(), untied_model()})
     for (int zero = 0; zero < 4; ++zero)
       for (int ranks = 1; ranks <= 4; ++ranks)
-        for (const auto working : {base::DType::f32, base::DType::bf16, base::DType::f16})
-          on_ranks(model, {ranks, zero, working, ranks}, [](Ground& g) {
+        for (const auto& [working, master] : {std::pair{base::DType::f32, plan::MasterFormat::f32},
+                                              {base::DType::bf16, plan::MasterFormat::f32},
+                                              {base::DType::bf16, plan::MasterFormat::remainder},
+                                              {base::DType::f16, plan::MasterFormat::f32}}) {
+          ParallelLayout layout{ranks, zero, working, ranks};
+          layout.master = master;
+          on_ranks(model, layout, [](Ground& g) {
             PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
             plain.scatter(5);
             Parts parts(g);
@@ -89,6 +94,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
               expect_states(parts, g, plain, step);
             }
           });
+        }
 }
 
 // Weight decay without a gradient: matrices shrink; biases, norms and tables do not; gaps stay zero.

@@ -4,6 +4,7 @@
 #include "libtrain/base/dtype.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
 #include "libtrain/plan/grid/batch.h"
+#include "libtrain/plan/spec/master_format.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct StateShape {
   int gathered_layers = 2;  // layers whose flat groups are gathered or reduced at once
   Topology topology;        // the ranks of a flat group's group: its number of shards
   const OptimizerKind* optimizer = &optimizer_kind(default_optimizer);
+  MasterFormat master = MasterFormat::f32;
 };
 
 // How gradients are kept. It follows from the ZeRO stage, local accumulation and the number of accumulation steps:
@@ -49,11 +51,6 @@ inline constexpr std::int64_t segment_bytes = std::int64_t{16} << 20;
 inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topology& topology,
                                       std::int64_t most = segment_bytes) {
   return topology.size(Axis::tensor) == 1 || shards == 1 ? 1 : (bytes + most - 1) / most;
-}
-
-// Master weights are f32 beside a narrow working dtype. An f32 working copy is itself the master. Bytes of an element.
-inline std::int64_t master_bytes(base::DType working) {
-  return base::is_narrow(working) ? base::size_of(base::DType::f32) : 0;
 }
 
 // `optimizer`: the states of the optimizer, the master weights, and norms (plan/cost/parameter_norms.h).
