@@ -2,6 +2,7 @@
 #include "libtrain/params/masters.h"
 
 #include "kernels/cast/cast.h"
+#include "libtrain/base/aligned.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 
@@ -48,7 +49,7 @@ void Masters::over_scratch(int u, std::int64_t first, std::int64_t count, const 
   if (!c_.compute.on_gpu()) return body(0, flat_range(own, first, count), remainder, base::View{});
   constexpr std::int64_t most = 1 << 20;
   auto& arena = c_.compute.scratch();
-  const auto fits = (arena.capacity_bytes() - arena.used_bytes()) / base::size_of(base::DType::f32);
+  const auto fits = (arena.capacity_bytes() - arena.used_bytes()) / base::alignment_bytes * 16;  // of 4 bytes
   const auto at_once = std::min({most, count, fits});
   TRAINYARD_ASSERT(at_once > 0 || count == 0, "no scratch for {} masters", count);
   const tensor::ArenaScope scope(arena);
