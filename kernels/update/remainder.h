@@ -10,7 +10,7 @@ namespace trainyard::kernels {
 
 // The remainder of a master is its lower 16 bits. The working copy is the master rounded to nearest, ties to even. So
 // the remainder says whether it was rounded up, but for a tie: then both neighbours of an even working copy fit, 65,537
-// masters to one working copy. A mark, one bit for each element, says that a tie was rounded up. For a NaN, which
+// masters to one working copy. A mark, one bit for each element, says that a tie was rounded down. For a NaN, which
 // rounding makes quiet, it says that the master was not. So every f32 comes back with all its bits. On a GPU all NaNs
 // have one working copy, and a NaN stays some NaN.
 //

@@ -9,20 +9,25 @@
 namespace trainyard::kernels {
 namespace {
 
-// What working copy and low half say without the mark. A low half above the middle was rounded up, so the upper half of
-// the master is one less. A NaN was not rounded. Conditions are masks of signed numbers, so that compilers use
-// registers of several numbers.
-TRAINYARD_ANYWHERE inline std::uint32_t unmarked_master(std::uint16_t working, std::uint16_t low) {
-  const auto size = static_cast<std::int32_t>(working & 0x7fffu), rest = static_cast<std::int32_t>(low);
-  const std::uint32_t up = 0u - static_cast<std::uint32_t>(rest > 0x8000),
-                      number = 0u - static_cast<std::uint32_t>(size <= 0x7f80);
-  return ((static_cast<std::uint32_t>(working) << 16) | low) - (up & number & 0x10000u);
+inline constexpr std::uint32_t largest_size_of_number = 0x7f80;  // of a bf16 without its sign: infinity
+
+// A number's working copy and low half without the mark: the low half says how far the master is from its working copy,
+// as a number of 16 bits with a sign.
+TRAINYARD_ANYWHERE inline std::uint32_t unmarked_number(std::uint16_t working, std::uint16_t low) {
+  return (static_cast<std::uint32_t>(working) << 16) +
+         static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<std::int16_t>(low)));
 }
 
-// What they say with it: a tie that was rounded up, or a NaN that was not quiet.
+// Without the mark: a tie was rounded up. A NaN was not rounded.
+TRAINYARD_ANYWHERE inline std::uint32_t unmarked_master(std::uint16_t working, std::uint16_t low) {
+  const std::uint32_t bits = (static_cast<std::uint32_t>(working) << 16) | low;
+  return (working & 0x7fffu) > largest_size_of_number ? bits : unmarked_number(working, low);
+}
+
+// With it: a tie was rounded down, or a NaN was not quiet.
 TRAINYARD_ANYWHERE inline std::uint32_t marked_master(std::uint16_t working, std::uint16_t low) {
   const std::uint32_t bits = (static_cast<std::uint32_t>(working) << 16) | low;
-  return (working & 0x7fffu) > 0x7f80u ? bits & ~0x400000u : bits - 0x10000u;
+  return (working & 0x7fffu) > largest_size_of_number ? bits & ~0x400000u : bits;
 }
 
 TRAINYARD_ANYWHERE inline std::uint32_t master_bits(std::uint16_t working, std::uint16_t low, bool mark) {

@@ -24,35 +24,46 @@ inline void set_mark(const RemainderPart& part, std::int64_t i, bool mark) {
   marks = static_cast<std::uint8_t>(mark ? marks | bit : marks & ~bit);
 }
 
-// to[0, n) = the masters of elements [at, at + n). `working` is of element 0.
+// to[0, n) = the masters of elements [at, at + n). `working` is of element 0. The first pass takes all for numbers
+// without marks; a second one follows where that is not so, which is seldom.
 inline void join_row(float* __restrict to, const std::uint16_t* __restrict working, const RemainderPart& part,
                      std::int64_t at, std::int64_t n) {
   const std::uint16_t* __restrict low = part.low + at;
   const std::uint16_t* __restrict high = working + at;
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) to[i] = bits_to_float(unmarked_master(high[i], low[i]));
-  if (!any_mark(part, at, n)) return;
-  for (std::int64_t i = 0; i < n; ++i)
-    if (mark_of(part, at + i)) to[i] = bits_to_float(marked_master(high[i], low[i]));
+  std::uint16_t largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto size = static_cast<std::uint16_t>(high[i] & 0x7fffu);
+    largest = largest > size ? largest : size;
+    to[i] = bits_to_float(unmarked_number(high[i], low[i]));
+  }
+  if (largest <= largest_size_of_number && !any_mark(part, at, n)) return;
+  for (std::int64_t i = 0; i < n; ++i) to[i] = bits_to_float(master_bits(high[i], low[i], mark_of(part, at + i)));
 }
 
-// The other way. Marks are rare, so they are made in a second pass where the first finds that there are some.
+// The other way. The first pass takes all for numbers that are no ties.
 inline void split_row(const float* __restrict from, std::uint16_t* __restrict working, const RemainderPart& part,
                       std::int64_t at, std::int64_t n) {
   std::uint16_t* __restrict low = part.low + at;
   std::uint16_t* __restrict high = working + at;
-  std::uint32_t other = 0;
-#pragma omp simd reduction(| : other)
+  std::uint16_t nearest = 0xffff;  // how near a low half is to 0x8000
+  std::uint32_t largest = 0;
+#pragma omp simd reduction(min : nearest) reduction(max : largest)
   for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t bits = float_to_bits(from[i]);
+    const std::uint32_t bits = float_to_bits(from[i]), size = bits & 0x7fffffffu;
+    const auto rest = static_cast<std::uint16_t>(bits), distance = static_cast<std::uint16_t>(rest ^ 0x8000u);
+    largest = largest > size ? largest : size;
+    nearest = nearest < distance ? nearest : distance;
+    high[i] = static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+    low[i] = rest;
+  }
+  if (nearest != 0 && largest <= largest_size_of_number << 16 && !any_mark(part, at, n)) return;
+  for (std::int64_t i = 0; i < n; ++i) {
     b16 rounded;
     store(&rounded, from[i]);
     high[i] = rounded.bits;
-    low[i] = static_cast<std::uint16_t>(bits);
-    other |= bits ^ unmarked_master(rounded.bits, static_cast<std::uint16_t>(bits));
+    set_mark(part, at + i, needs_mark(float_to_bits(from[i]), rounded.bits));
   }
-  if (other == 0 && !any_mark(part, at, n)) return;
-  for (std::int64_t i = 0; i < n; ++i) set_mark(part, at + i, needs_mark(float_to_bits(from[i]), high[i]));
 }
 
 // Calls body(from, to) for blocks of elements, each with marks of its own.

@@ -14,10 +14,10 @@
 namespace trainyard::test {
 namespace {
 
-// A tie that is rounded up, or a signalling NaN.
+// A tie that is rounded down, or a signalling NaN.
 bool has_mark(std::uint32_t bits) {
   const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  return nan ? (bits & 0x400000u) == 0 : (bits & 0x1ffffu) == 0x18000u;
+  return nan ? (bits & 0x400000u) == 0 : (bits & 0x1ffffu) == 0x8000u;
 }
 
 void expect_same(const Bits& got, const Bits& want, const std::string& what) {
