@@ -27,6 +27,7 @@
 #include "kernels/slot_groups/slot_groups_args.h"
 #include "kernels/square_sum/square_sum_gpu_args.h"
 #include "kernels/step_numbers/step_numbers_args.h"
+#include "kernels/update/remainder_args.h"
 #include "kernels/update/trust_ratio_args.h"
 #include "kernels/update/update_args.h"
 
@@ -80,6 +81,8 @@ namespace trainyard::kernels {
   X(update_squares, UpdateSquaresArgs)                  \
   X(update_carry, CarrySquaresArgs)                     \
   X(update_ratios, TrustRatiosArgs)                     \
+  X(update_join, JoinMasterArgs)                        \
+  X(update_split, SplitMasterArgs)                      \
   TRAINYARD_UPDATE_RULES(X)
 
 // Every pointer in the arguments is device memory; `threads` is ignored. Work goes to `stream`. Returns nullptr on

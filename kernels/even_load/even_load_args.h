@@ -2,18 +2,20 @@
 #pragma once
 
 #include "kernels/step_numbers/step_numbers_args.h"
+#include "kernels/update/remainder_args.h"
 
 #include <cstdint>
 
 namespace trainyard::kernels {
 
 struct EvenLoadArgs {
-  float* bias;
+  void* bias;  // f32, or bf16 if there is a remainder
   const float* loads;
   std::int64_t n;
   double mean;
   float rate;
   const StepNumbers* numbers;
+  RemainderPart remainder;
 };
 
 TRAINYARD_ANYWHERE inline float evened(float bias, float load, double mean, float rate) {

@@ -3,6 +3,7 @@
 
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
+#include "kernels/update/remainder_check.h"
 #include "kernels/update/update_args.h"
 #include "libtrain/base/index.h"
 
@@ -22,17 +23,19 @@ template <class Rule> void require_operands(const Update& u) {
   const std::span<const char* const> names(Rule::states);
   const auto require = [&](const char* name, const base::ConstView& view, base::DType type = base::DType::f32) {
     require_type(view, type, "update", name);
-    TRAINYARD_ASSERT(view.count() == u.parameter.count() && view.dense(), "update: {} of {} elements for {}", name,
-                     view.count(), u.parameter.count());
+    TRAINYARD_ASSERT(view.count() == u.gradient.count() && view.dense(), "update: {} of {} elements for {}", name,
+                     view.count(), u.gradient.count());
   };
-  require("parameter", u.parameter);
   require("gradient", u.gradient);
+  if (!u.remainder) require("parameter", u.parameter);
+  else TRAINYARD_ASSERT(!u.parameter, "update: a parameter of {} elements beside its remainder", u.parameter.count());
   const auto of_states = dtype_of_states(u.states[0]);
   for (std::size_t s = 0; s < u.states.size(); ++s)
     if (s < names.size()) require(names[s], u.states[s], of_states);
     else TRAINYARD_ASSERT(!u.states[s], "update: state {} of a rule that has {}", s + 1, names.size());
+  if (u.remainder) require_remainder(u.remainder, u.working, u.gradient.count(), "update");
   require_types(u.working, narrow_types, "update", "working");
-  TRAINYARD_ASSERT(!u.working || u.working.count() == u.parameter.count(), "working copy of {} elements",
+  TRAINYARD_ASSERT(!u.working || u.working.count() == u.gradient.count(), "working copy of {} elements",
                    u.working.count());
 }
 
@@ -42,6 +45,7 @@ template <class Rule> UpdateArgs<Rule> arguments(const Rule& rule, const Update&
   a.sequence = rule.sequence();
   a.learning_rate = rule.learning_rate, a.weight_decay = rule.weight_decay, a.scale = rule.gradient_scale;
   for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) a.states[s] = mat(base::at(u.states, s));
+  a.remainder = remainder_part(u.remainder);
   return a;
 }
 
@@ -51,11 +55,12 @@ Update part_of_update(const Update& u, Range r) {
   part.gradient = elements_of(u.gradient, r), part.parameter = elements_of(u.parameter, r);
   for (auto& state : part.states) state = elements_of(state, r);
   part.working = elements_of(u.working, r);
+  part.remainder = u.remainder.from(r.first);
   return part;
 }
 
 template <class Rule> void update_by(tensor::Exec& exec, const Rule& rule, const Update& u) {
-  const Range whole{0, u.parameter.count()};
+  const Range whole{0, u.gradient.count()};
   const auto decayed = u.decayed.value_or(std::span(&whole, 1));
   TRAINYARD_ASSERT(decayed.size() <= most_decayed_ranges, "{} ranges", decayed.size());
   require_operands<Rule>(u);
@@ -65,7 +70,7 @@ template <class Rule> void update_by(tensor::Exec& exec, const Rule& rule, const
     for (const auto& r : decayed) all.first[all.ranges] = r.first, all.end[all.ranges++] = r.end;
     return exec.run([&exec, all] { update_on_gpu(all, exec.stream()); });
   }
-  for_each_stretch(u.parameter.count(), decayed, [&](Range r, bool decays) {
+  for_each_stretch(u.gradient.count(), decayed, [&](Range r, bool decays) {
     auto a = arguments(rule, part_of_update(u, r));
     if (!decays) a.weight_decay = 0;
     a.threads = exec.threads();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/decayed_ranges.h"
+#include "kernels/update/remainder.h"
 #include "kernels/update/rules.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
@@ -19,14 +20,17 @@ namespace trainyard::kernels {
 // back to back.
 struct Update {
   UpdateRule rule;
-  base::ConstView gradient;  // f32
-  base::View parameter;      // f32
+  base::ConstView gradient;   // f32
+  base::View parameter = {};  // f32
   std::array<base::View, most_states>
       states{};             // all f32 or all bf16; in the order of Rule::states, absent beyond them
   base::View working = {};  // bf16 or f16
   // Weight decay applies to these elements, at most most_decayed_ranges; for all others weight_decay is 0. Absent: it
   // applies to all.
   std::optional<std::span<const Range>> decayed = {};
+  // In place of `parameter`, with a working copy in bf16: p is joined from both, and split into both when it has its
+  // new value. All other bits are those of an update with `parameter`.
+  Remainder remainder = {};
 };
 void update(tensor::Exec& exec, const Update& update);
 

@@ -3,6 +3,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/mat.h"
+#include "kernels/update/remainder_args.h"
 #include "kernels/update/rules.h"
 
 #include <cstdint>
@@ -27,6 +28,7 @@ template <class Rule> struct UpdateArgs {
   std::int64_t first[16] = {}, end[16] = {};
   const StepNumbers* numbers = nullptr;  // GPU: gives the scale; nothing changes if its `finite` is 0
   const float* rate_factor = nullptr;    // GPU: the learning rate is multiplied by it
+  RemainderPart remainder;               // where there is one, there is no `parameter`
 };
 
 #define TRAINYARD_UPDATE_CPU(name, Args) TRAINYARD_CPU_KERNEL(void, name##_cpu, (const Args& args))

@@ -110,7 +110,7 @@ class ShardReading {
 
   void read(const checkpoint::Kind& kind, int u, plan::ShardRange part, base::View to) {
     const auto count = part.end - part.begin;
-    const bool is_narrow = base::is_narrow(to.dtype), stages = exec_.on_gpu() || is_narrow;
+    const bool is_narrow = base::is_narrow(to.dtype), stages = to.device.kind == base::DeviceKind::cuda || is_narrow;
     if (stages) staged_.resize(base::size(count));
     auto* out = stages ? staged_.data() : to.ptr<float>();
     const checkpoint::PartOfShard range{context_.flat_group(u), context_.world.topology, context_.world.rank,
@@ -126,6 +126,15 @@ class ShardReading {
       from = {narrow_.data(), to.dtype, {count}};
     }
     tensor::copy(exec_, from, to);
+    exec_.synchronize();
+  }
+  // Masters that are kept as remainders.
+  void read_masters(int u, params::Masters& masters) {
+    const auto shard = context_.layout(u).shard;
+    std::vector<float> values(base::size(shard));
+    const auto view = base::View::of(values.data(), {shard});
+    read(checkpoint::Kind::master, u, {0, shard}, view);
+    masters.write(u, 0, view);
     exec_.synchronize();
   }
   // What is on disk is read in tiles.
@@ -161,7 +170,8 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
     const plan::ShardRange all{0, context.layout(u).shard};
     const auto held = states.held_of_master();
     if (context.is_offloaded(u, held)) reading.read_to_disk(checkpoint::Kind::master, u, held, 0);
-    else reading.read(checkpoint::Kind::master, u, all, states.master_shard(u));
+    else if (states.masters().are_f32()) reading.read(checkpoint::Kind::master, u, all, states.master_shard(u));
+    else reading.read_masters(u, states.masters());
     for (std::size_t s = 0; s < states.kind().element_states(); ++s) {
       const auto kind = checkpoint::Kind::state(states.kind().states[s].name);
       const bool on_disk = context.is_offloaded(u, plan::Held::state, s);

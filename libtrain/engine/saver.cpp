@@ -110,7 +110,9 @@ void Saver::take(const checkpoint::RunState& state) {
     };
     auto& states = store_.states();
     copy(checkpoint::Kind::model, store_.weights().own_shard(u));
-    if (shards_.views.contains(checkpoint::Kind::master)) copy(checkpoint::Kind::master, states.master_shard(u));
+    if (const auto masters = shards_.views.find(checkpoint::Kind::master);
+        masters != shards_.views.end() && masters->second[i])
+      states.masters().read(u, range.begin, masters->second[i]);
     for (std::size_t s = 0; s < states.kind().element_states(); ++s)
       copy(checkpoint::Kind::state(states.kind().states[s].name), states.state_shard(s, u));
   }

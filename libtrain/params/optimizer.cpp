@@ -23,7 +23,8 @@ base::View part_of(base::View flat, kernels::Range range) {
 
 }  // namespace
 
-OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), weights_(weights) {
+OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), masters_(c, weights) {
+  TRAINYARD_ASSERT(masters_.are_f32() || !kind().has_parameter_norms(), "{} with remainders", kind().name);
   if (kind().collective == plan::OptimizerKind::Collective::whole_matrices) {
     TRAINYARD_ASSERT(c.shape.gradient == base::DType::f32, "{} with gradients in {}", kind().name,
                      base::name_of(c.shape.gradient));
@@ -33,7 +34,7 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
     const auto allocated = [&](plan::Held held, std::size_t i, base::DType dtype) {
       return c.is_offloaded(u, held, i) ? base::View{} : c.arenas.optimizer.allocate(dtype, {count(u)});
     };
-    if (has_master()) master_.push_back(allocated(plan::Held::master, 0, base::DType::f32));
+    masters_.allocate(u);
     auto& states = states_.emplace_back();
     for (std::size_t i = 0; i < kind().element_states(); ++i)
       states.push_back(allocated(plan::Held::state, i, kind().states[i].dtype));
@@ -80,12 +81,6 @@ base::View OptimizerStates::own(base::View range, int flat_group) const {
              : range;
 }
 
-base::View OptimizerStates::master_shard(int flat_group) {
-  if (!has_master()) return weights_.own_shard(flat_group);
-  const auto master = base::at(master_, flat_group);
-  return master ? own(master, flat_group) : master;
-}
-
 // With ZeRO 0 a rank keeps the momentum of its own shard alone up to date, which is what it saves.
 void OptimizerStates::prepare(GradientReduction& gradients, const UpdateRules& rules) {
   TRAINYARD_ASSERT(rules.matrices.has_value() == matrices_.has_value(), "{} {} a rule of matrices", kind().name,
@@ -114,10 +109,10 @@ UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& wei
   updated_states_.clear();
   for (std::size_t s = 0; s < states_[i].size(); ++s)
     updated_states_.push_back(part(Held::state, s, [&] { return states_[i][s]; }));
-  return {.gradient = gradient,
-          .parameter = has_master() ? part(Held::master, 0, [&] { return master_[i]; }) : working,
-          .states = updated_states_,
-          .working = has_master() ? working : base::View{}};
+  UpdatedRange out{.gradient = gradient, .parameter = {}, .states = updated_states_, .working = {}};
+  if (const auto master = tile.of(Held::master)) out.parameter = part_of(master, in_tile), out.working = working;
+  else masters_.place(u, range, working, out);
+  return out;
 }
 
 void OptimizerStates::update(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
@@ -173,7 +168,7 @@ void OptimizerStates::update_by_tiles(GradientReduction& gradients, Weights& wei
   c_.offloaded->stream([&](const Tile& tile) {
     apply_elements(gradients, weights, rules, tile);
     move_biases(gradients, weights, rules.numbers, tokens, tile);
-    if (const auto working = tile.of(plan::Held::parameter); working && has_master())
+    if (const auto working = tile.of(plan::Held::parameter); working && masters_.beside_working())
       kernels::cast(c_.compute, updated(gradients, weights, tile.flat_group, tile.range, tile).parameter, working);
   });
 }
@@ -187,9 +182,12 @@ void OptimizerStates::move_biases(GradientReduction& gradients, Weights& weights
     const auto& balance = parameter->update;
     const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
     const auto biases = updated(gradients, weights, tile.flat_group, part, tile);
-    kernels::even_load_update(c_.compute, biases.parameter, biases.gradient, mean, static_cast<float>(balance.rate),
-                              numbers);
-    if (biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
+    const auto even = [&](const kernels::EvenedBiases& of) {
+      kernels::even_load_update(c_.compute, of, biases.gradient, mean, static_cast<float>(balance.rate), numbers);
+    };
+    if (biases.remainder) even({biases.working, biases.remainder});
+    else even(biases.parameter);
+    if (biases.parameter && biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
   }
 }
 
@@ -247,15 +245,15 @@ void OptimizerStates::apply_factored(GradientReduction& gradients, Weights& weig
 
 void OptimizerStates::shards_loaded(Weights& weights) {
   for (int u = 0; u < c_.flat_groups(); ++u)
-    if (has_master() && !streams(u)) kernels::cast(c_.compute, master_shard(u), weights.own_shard(u));
-  if (has_master() && c_.offloaded != nullptr) round_loaded_masters(weights);
+    if (!streams(u)) masters_.make_working_copies(u);
+  if (masters_.beside_working() && c_.offloaded != nullptr) round_loaded_masters(weights);
   if (whole() && c_.shared()) {
     c_.communication.wait(c_.compute.record());
     for (int u = 0; u < c_.flat_groups(); ++u) {
       const auto i = base::size(u);
       auto& group = c_.group(u);
       if (group.size() == 1) continue;
-      if (has_master()) group.all_gather(c_.communication, master_shard(u), master_[i]);
+      masters_.gather(u);
       for (std::size_t s = 0; s < states_[i].size(); ++s)
         group.all_gather(c_.communication, state_shard(s, u), states_[i][s]);
     }
@@ -273,7 +271,7 @@ void OptimizerStates::round_loaded_masters(Weights& weights) {
     for (std::int64_t first = 0; first < c_.layout(u).shard; first += disk.tile_elements()) {
       const auto count = std::min(disk.tile_elements(), c_.layout(u).shard - first);
       std::vector<float> read;
-      auto master = master_shard(u);
+      auto master = masters_.shard(u);
       if (master) master = flat_range(master, first, count);
       else read.resize(base::size(count)), master = base::View::of(read.data(), {count});
       if (!read.empty()) disk.read(u, Held::master, 0, first, master);

@@ -6,6 +6,7 @@
 #include "libtrain/params/context.h"
 #include "libtrain/params/factored_moments.h"
 #include "libtrain/params/gradients.h"
+#include "libtrain/params/masters.h"
 #include "libtrain/params/matrix_updates.h"
 #include "libtrain/params/parameter_norms.h"
 #include "libtrain/params/update_rule.h"
@@ -32,16 +33,18 @@ class OptimizerStates {
   // (plan::Update) moves an expert's load towards it.
   void update(GradientReduction& gradients, Weights& weights, const UpdateRules& rules, std::int64_t tokens);
 
-  // This rank's shards, f32, [shard] elements. With f32 working weights the master shard is the working copy itself.
+  // The masters of this rank's shards, in whatever form they are kept (params/masters.h).
+  Masters& masters() { return masters_; }
+  // Of masters that are f32: this rank's shard. With f32 working weights it is the working copy itself.
   // Empty if it is on disk.
-  base::View master_shard(int flat_group);
+  base::View master_shard(int flat_group) { return masters_.shard(flat_group); }
   // A state of elements (plan::OptimizerKind::element_states), by its place in kind().states.
   base::View state_shard(std::size_t state, int flat_group) {
     const auto state_of_group = base::at(states_, flat_group)[state];
     return state_of_group ? own(state_of_group, flat_group) : state_of_group;
   }
   // The extents that hold them then, of [shard] elements.
-  plan::Held held_of_master() const { return has_master() ? plan::Held::master : plan::Held::parameter; }
+  plan::Held held_of_master() const { return masters_.beside_working() ? plan::Held::master : plan::Held::parameter; }
   // A state of rows or columns of a whole parameter, by its place in kind().states; the same on every rank that holds a
   // part of the flat group.
   base::View factored_state(std::size_t state, int flat_group, std::size_t parameter) const {
@@ -101,7 +104,6 @@ class OptimizerStates {
   FlatGroupRanges ranges_of(int flat_group) const;
   void round_loaded_masters(Weights& weights);  // of groups on disk
   bool whole() const { return c_.shape.zero == 0; }
-  bool has_master() const { return plan::master_bytes(c_.shape.working) > 0; }
   base::View own(base::View range, int flat_group) const;
   std::int64_t first(int flat_group) const {
     return whole() ? 0 : c_.group(flat_group).rank() * c_.layout(flat_group).shard;
@@ -109,13 +111,13 @@ class OptimizerStates {
   std::int64_t count(int flat_group) const {
     return whole() ? c_.layout(flat_group).padded : c_.layout(flat_group).shard;
   }
+
   base::View working_range(Weights& weights, int flat_group) const {
     return whole() ? weights.whole(flat_group) : weights.own_shard(flat_group);
   }
 
   StoreContext& c_;
-  Weights& weights_;
-  std::vector<base::View> master_;
+  Masters masters_;
   std::vector<std::vector<base::View>> states_;  // per flat group, those of elements in the order of kind().states
   std::vector<FlatGroupRanges> ranges_;          // per flat group
   std::optional<MatrixUpdates> matrices_;        // with an optimizer that needs whole matrices

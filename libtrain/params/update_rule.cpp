@@ -107,7 +107,8 @@ void apply(tensor::Exec& exec, const UpdateRule& rule, const UpdatedRange& range
                          .gradient = range.gradient,
                          .parameter = range.parameter,
                          .working = range.working,
-                         .decayed = decayed};
+                         .decayed = decayed,
+                         .remainder = range.remainder};
   TRAINYARD_ASSERT(range.states.size() <= update.states.size(), "an update of {} states", range.states.size());
   std::ranges::copy(range.states, update.states.begin());
   kernels::update(exec, update);

@@ -49,12 +49,13 @@ UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& 
 
 // A range of a flat group. All views have the same elements: `parameter` and `gradient` are f32; `states`, in the order
 // of plan::OptimizerKind::states, are all f32 or all bf16. `working` is the rounded copy of a narrow working dtype,
-// else empty.
+// else empty. With a `remainder` there is no `parameter` (kernels/update/remainder.h).
 struct UpdatedRange {
   base::ConstView gradient;
   base::View parameter;
   std::span<const base::View> states;
   base::View working;
+  kernels::Remainder remainder = {};
 };
 // Weight decay applies to the elements in `decayed`. std::logic_error if the rule has another number of states.
 void apply(tensor::Exec& exec, const UpdateRule& rule, const UpdatedRange& range,

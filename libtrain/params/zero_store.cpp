@@ -112,30 +112,30 @@ void ZeroStore::for_gradient(int u, const std::function<void(std::int64_t first,
 // The host computes the values, by the one code path that defines them.
 void ZeroStore::initialize(std::uint64_t seed) {
   InitialValues values(c_, seed);
-  std::vector<std::vector<float>> made;  // for a GPU
-  const bool on_gpu = c_.compute.on_gpu();
+  std::vector<float> part;  // what is not f32 on the host
+  const bool apart = c_.compute.on_gpu() || !states_.masters().are_f32();
   for (int u = 0; u < c_.flat_groups(); ++u) {
     const auto shard = c_.layout(u).shard;
     clear_states(u);
-    if (c_.is_offloaded(u, states_.held_of_master())) continue;
-    if (on_gpu) made.emplace_back(base::size(shard), 0.0f);
-    values.add(u, 0, shard, on_gpu ? made.back().data() : states_.master_shard(u).ptr<float>());
-  }
-  values.make();
-  for (std::size_t u = 0; u < made.size(); ++u)
-    tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}),
-                 states_.master_shard(static_cast<int>(u)));
-  std::vector<float> tile;
-  for (int u = 0; u < c_.flat_groups(); ++u) {
-    if (!c_.is_offloaded(u, states_.held_of_master())) continue;
-    const auto shard = c_.layout(u).shard, most = c_.offloaded->tile_elements();
-    for (std::int64_t first = 0; first < shard; first += most) {
-      tile.resize(base::size(std::min(most, shard - first)));
-      values.add(u, first, std::ssize(tile), tile.data());
+    if (c_.is_offloaded(u, states_.held_of_master())) {
+      const auto most = c_.offloaded->tile_elements();
+      for (std::int64_t first = 0; first < shard; first += most) {
+        part.resize(base::size(std::min(most, shard - first)));
+        values.add(u, first, std::ssize(part), part.data());
+        values.make();
+        c_.offloaded->write(u, states_.held_of_master(), 0, first, base::View::of(part.data(), {std::ssize(part)}));
+      }
+    } else if (apart) {
+      part.resize(base::size(shard));
+      values.add(u, 0, shard, part.data());
       values.make();
-      c_.offloaded->write(u, states_.held_of_master(), 0, first, base::View::of(tile.data(), {std::ssize(tile)}));
+      states_.masters().write(u, 0, base::View::of(part.data(), {shard}));
+      c_.compute.synchronize();
+    } else {
+      values.add(u, 0, shard, states_.master_shard(u).ptr<float>());
     }
   }
+  values.make();
   c_.compute.synchronize();
   shards_loaded();
 }

@@ -38,6 +38,10 @@ void offload_problems(const Plan& p, std::vector<Problem>& out) {
   if (o.optimizer.place == Place::disk && p.zero == 0 && batch.data_ranks > 1)
     report(base::text("{}: with $zero 0 each of {} replicas would keep all states on its disk", text, batch.data_ranks),
            base::text("$zero 1, 2 or 3"));
+  if (p.master != MasterFormat::f32 && (parameters || o.optimizer.place == Place::disk))
+    report(
+        base::text("{}: $master remainder keeps half of each master in the weights, and both would move apart", text),
+        base::text("$master f32"));
   const auto& kind = optimizer_kind(p.optimizer);
   if (kind.collective != OptimizerKind::Collective::none)
     report(base::text("{}: $optimizer {} looks at whole parameters, and an update from disk goes by tiles", text,

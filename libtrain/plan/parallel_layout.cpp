@@ -142,9 +142,12 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("optimizer", c.optimizer, "Optimizer", "optimizer: " + base::listed(optimizer_names(), "or"),
     base::Words{optimizer_names()});
   v.is({T::later_in_plans});
-  v("moment-dtype", c.moment_dtype, "Optimizer", "number format of the optimizer's states: f32 or bf16",
+  v("moment-dtype", c.moment_dtype, "Optimizer", "states of the optimizer: f32 or bf16",
     base::Choices<base::DType>{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
   v.spelled(dtype_spellings());
+  v.is({T::free_on_resume, T::later_in_plans});
+  v("master", c.master, "Optimizer", "masters of bf16 weights: f32 or remainder",
+    base::Choices<MasterFormat>{{"f32", MasterFormat::f32}, {"remainder", MasterFormat::remainder}});
   v.is({T::free_on_resume, T::later_in_plans});
   v("offload", offload, how, "states kept on disk, all or a share: optimizer=disk,parameters=disk,gradients=disk:0.5");
   v.is({T::free_on_resume, T::later_in_plans});

@@ -7,6 +7,7 @@
 #include "libtrain/plan/grid/batch.h"
 #include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/plan/schedule/pipeline.h"
+#include "libtrain/plan/spec/master_format.h"
 #include "libtrain/plan/spec/offload.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 
@@ -39,6 +40,7 @@ struct ParallelLayout {
   std::string optimizer = default_optimizer;    // name of an OptimizerKind
   base::DType moment_dtype = base::DType::f32;  // of the optimizer's states: f32 or bf16
   BatchRamp batch_ramp = {};                    // how the batch grows to global_batch
+  MasterFormat master = MasterFormat::f32;      // of weights in bf16
   Offload offload = {};                         // which states lie on disk
 };
 

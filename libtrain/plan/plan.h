@@ -70,8 +70,9 @@ struct Plan : ParallelLayout {
     return part_of(model, stages, stage_of(rank)).with_experts(share);
   }
   StateShape states() const {
-    return {zero,   dtype, gradient_dtype, batch(), gathered_layers, topology, &optimizer_kind(optimizer, moment_dtype),
-            offload};
+    return {
+        zero,   dtype,  gradient_dtype, batch(), gathered_layers, topology, &optimizer_kind(optimizer, moment_dtype),
+        master, offload};
   }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;

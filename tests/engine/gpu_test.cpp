@@ -107,6 +107,24 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   }
 }
 
+// Also where a resume joins masters of what it reads, and a checkpoint of what it writes.
+TEST(Gpu, RemaindersGiveTheBitsOfF32Masters) {
+  SmallRun runs;
+  std::string expected;
+  int n = 0;
+  for (const auto master : {plan::MasterFormat::f32, plan::MasterFormat::remainder})
+    for (const auto& layout : std::vector<ParallelLayout>{{1, 0, 1, "bf16"}, {2, 0, 1, "bf16"}, {3, 3, 1, "bf16"}}) {
+      auto config = tiny(runs, fmt::format("masters-{}", n++), gpt(runs));
+      config.master = master, config.weight_decay = 0.1, config.stop_after = 2;
+      runs.run(config, layout);
+      config.stop_after = 0;
+      const auto bits = runs.bits(config, runs.run(config, layout));
+      if (expected.empty()) expected = bits;
+      EXPECT_EQ(bits, expected) << layout.ranks << " ranks, ZeRO " << layout.zero;
+      testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, ZeRO {}", layout.ranks, layout.zero));
+    }
+}
+
 // The products of its iterations are the device's. Scratch is that of the plan, too.
 TEST(Gpu, MuonIsThatOfTheCpuWithTheSameBitsOnEveryCut) {
   SmallRun runs;

@@ -59,6 +59,7 @@ struct ParallelLayout {
   int tensor = 1;
   std::string optimizer = plan::default_optimizer;
   base::DType states = base::DType::f32;  // of the optimizer
+  plan::MasterFormat master = plan::MasterFormat::f32;
   plan::Offload offload = {};
 
   plan::StateShape shape() const {
@@ -69,6 +70,7 @@ struct ParallelLayout {
             gathered_layers,
             topology(),
             &plan::optimizer_kind(optimizer, states),
+            master,
             offload};
   }
   plan::Topology topology() const {
@@ -76,9 +78,9 @@ struct ParallelLayout {
     return plan::Topology({{plan::Axis::data, ranks}, {plan::Axis::tensor, tensor}});
   }
   std::string text() const {
-    return fmt::format("ranks {} x {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, tensor, zero,
-                       base::name_of(working), micros, local_accumulation, gathered_layers,
-                       reduction == Reduction::fast ? "fast" : "ordered");
+    return fmt::format("ranks {} x {} ZeRO {} {}{} micros {} fold {} slots {} {}", ranks, tensor, zero,
+                       base::name_of(working), master == plan::MasterFormat::f32 ? "" : " with remainders", micros,
+                       local_accumulation, gathered_layers, reduction == Reduction::fast ? "fast" : "ordered");
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "libtrain/params/optimizer.h"
 #include "tests/params/ground.h"
+#include "tests/params/kept_masters.h"
 #include "tests/params/plain_model.h"
 
 #include <gtest/gtest.h>
@@ -37,8 +38,8 @@ inline void expect_plain(StoreParts& parts, Ground& g, const PlainModel& plain, 
   SCOPED_TRACE(fmt::format("{} {} rank {} after update {}", updates.optimizer, g.layout.text(), g.rank(), step));
   for (int u = 0; u < g.flat_groups(); ++u) {
     const auto& want = plain.flat_group(u);
-    const auto first = g.rank() * (want.padded / g.layout.ranks);
-    EXPECT_EQ(difference(parts.states.master_shard(u), want.weight, first), "") << "flat group " << u;
+    const auto shard = want.padded / g.layout.ranks, first = g.rank() * shard;
+    EXPECT_EQ(difference_of_masters(parts.states, u, want.weight, first, shard), "") << "flat group " << u;
     for (std::size_t s = 0; s < updates.states; ++s)
       EXPECT_EQ(difference(parts.states.state_shard(s, u), s == 0 ? want.m : want.v, first), "")
           << "state " << s << " of flat group " << u;
@@ -56,8 +57,8 @@ inline void expect_plain_updates(Ground& g, const PlainUpdates& updates) {
   EXPECT_TRUE(g.full({&g.optimizer, &g.parameters})) << g.layout.text();
   for (int u = 0; u < g.flat_groups(); ++u) {
     const auto& from = plain.flat_group(u);
-    const auto first = g.rank() * (from.padded / g.layout.ranks);
-    fill(parts.states.master_shard(u), from.weight, first);
+    const auto shard = from.padded / g.layout.ranks, first = g.rank() * shard;
+    write_masters(parts.states, u, from.weight, first, shard);
     for (std::size_t s = 0; s < updates.states; ++s)
       fill(parts.states.state_shard(s, u), s == 0 ? from.m : from.v, first);
   }
@@ -88,11 +89,14 @@ inline void expect_plain_updates(const PlainUpdates& updates) {
   for (const auto& model : {tied_model(), untied_model()})
     for (int zero = 0; zero < 4; ++zero)
       for (const int ranks : {1, 3})
-        for (const auto working : {base::DType::f32, base::DType::bf16, base::DType::f16}) {
-          ParallelLayout layout{ranks, zero, working, ranks};
-          layout.optimizer = updates.optimizer;
-          on_ranks(model, layout, [&](Ground& g) { expect_plain_updates(g, updates); });
-        }
+        for (const auto working : {base::DType::f32, base::DType::bf16, base::DType::f16})
+          for (const auto master : {plan::MasterFormat::f32, plan::MasterFormat::remainder}) {
+            ParallelLayout layout{ranks, zero, working, ranks};
+            layout.optimizer = updates.optimizer, layout.master = master;
+            const bool norms = plan::optimizer_kind(updates.optimizer).has_parameter_norms();
+            if (master == plan::MasterFormat::remainder && (working != base::DType::bf16 || norms)) continue;
+            on_ranks(model, layout, [&](Ground& g) { expect_plain_updates(g, updates); });
+          }
 }
 
 }  // namespace trainyard::test

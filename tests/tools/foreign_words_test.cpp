@@ -128,6 +128,7 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--sgd-momentum", "here it is --momentum: "},
       {"--muon-momentum", "here it is --momentum: "},
       {"--rampup-batch-size", "here it is --global-batch: START INCREMENT SAMPLES are START:END:INCREMENT/SAMPLES"},
+      {"--store_param_remainders", "here it is --master: remainder"},
       {"--wandb_project", "--export tensorboard"},
       {"--deepspeed", "here it is --zero: "},
       {"--deepspeed_config=ds.json", "train --config FILE"},

@@ -138,6 +138,7 @@ const std::vector<ForeignName>& more_foreign_names() {
       {{"exp-avg-dtype", "exp-avg-sq-dtype", "optimizer-state-dtype", "use-precision-aware-optimizer"},
        "moment-dtype",
        "bf16 for all states of the optimizer"},
+      {{"store-param-remainders"}, "master", "remainder"},
       {{"lr-warmup-fraction", "warmup-fraction"}, "warmup-steps", "a fraction of 0.01 is --warmup-steps 1%"},
       {{"lr-warmup-samples"}, "warmup-steps", "as 512000samples"},
       {{"warmup-num-steps"}, "warmup-steps", "in steps"},

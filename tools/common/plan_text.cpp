@@ -112,10 +112,11 @@ std::string ranks_text(const Senders& s) {
   return s.ranks->runs == 1 ? run : fmt::format("{} every {} to {}", run, s.ranks->stride, s.ranks->end() - 1);
 }
 
-// Where it is not the usual one: "lion, bf16 states, ".
+// Where it is not the usual one: "lion, bf16 states, remainders of masters, ".
 std::string optimizer_text(const plan::Plan& p) {
-  return fmt::format("{}{}", p.optimizer == plan::default_optimizer ? "" : p.optimizer + ", ",
-                     base::is_narrow(p.moment_dtype) ? fmt::format("{} states, ", base::name_of(p.moment_dtype)) : "");
+  return fmt::format("{}{}{}", p.optimizer == plan::default_optimizer ? "" : p.optimizer + ", ",
+                     base::is_narrow(p.moment_dtype) ? fmt::format("{} states, ", base::name_of(p.moment_dtype)) : "",
+                     p.master == plan::MasterFormat::remainder ? "remainders of masters, " : "");
 }
 
 }  // namespace

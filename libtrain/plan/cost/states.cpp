@@ -63,13 +63,14 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
     const auto kept = (gradients.whole ? kept_sources(s, e.contributions) * e.layout.padded : 0) +
                       (gradients.shards ? e.layout.shard : 0);
     b.gradients += e.times * e.occurrences * kept * g;
+    const auto updated = s.zero == 0 ? e.layout.padded : e.layout.shard;
+    b.optimizer += e.times * (updated * s.optimizer->state_bytes() + kept_master_bytes(s.working, s.master, updated));
   }
   b.micro_batch_gradients = gradient_slots(table, s).bytes(g);
-  const std::int64_t states = s.optimizer->state_bytes() + master_bytes(s.working);
-  b.optimizer = (s.zero == 0 ? table.padded_total() : table.shard_total()) * states +
-                parameter_norm_bytes(table, *s.optimizer) + factored_moment_bytes(table, *s.optimizer);
+  b.optimizer += parameter_norm_bytes(table, *s.optimizer) + factored_moment_bytes(table, *s.optimizer);
   b.communication_staging = base::aligned(table.largest_shared() * g);
-  b.save_snapshot = table.shard_total() * (w + states) + factored_state_bytes(table, *s.optimizer);
+  b.save_snapshot = table.shard_total() * (w + s.optimizer->state_bytes() + master_bytes(s.working)) +
+                    factored_state_bytes(table, *s.optimizer);
   if (s.offload.any()) move_to_disk(b, table, s);
   return b;
 }

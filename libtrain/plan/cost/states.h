@@ -4,6 +4,7 @@
 #include "libtrain/base/dtype.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
 #include "libtrain/plan/grid/batch.h"
+#include "libtrain/plan/spec/master_format.h"
 #include "libtrain/plan/spec/offload.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 
@@ -23,6 +24,7 @@ struct StateShape {
   int gathered_layers = 2;  // layers whose flat groups are gathered or reduced at once
   Topology topology;        // the ranks of a flat group's group: its number of shards
   const OptimizerKind* optimizer = &optimizer_kind(default_optimizer);
+  MasterFormat master = MasterFormat::f32;
   Offload offload = {};
 };
 
@@ -53,13 +55,8 @@ inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topo
   return topology.size(Axis::tensor) == 1 || shards == 1 ? 1 : (bytes + most - 1) / most;
 }
 
-// Master weights are f32 beside a narrow working dtype. An f32 working copy is itself the master. Bytes of an element.
-inline std::int64_t master_bytes(base::DType working) {
-  return base::is_narrow(working) ? base::size_of(base::DType::f32) : 0;
-}
-
-// `optimizer`: the states of the optimizer, the master weights, and norms (plan/cost/parameter_norms.h). What is on disk
-// (plan/cost/offload.h) is not in them, and has buffers.
+// `optimizer`: the states of the optimizer, the master weights, and norms (plan/cost/parameter_norms.h). What is on
+// disk (plan/cost/offload.h) is not in them, and has buffers.
 struct StateBytes {
   std::int64_t parameters = 0, gathered_weights = 0, gradients = 0, micro_batch_gradients = 0, optimizer = 0,
                communication_staging = 0, save_snapshot = 0, offload_buffers = 0;
