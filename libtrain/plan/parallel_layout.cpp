@@ -134,6 +134,10 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "where pipeline stages begin: uniform, parameters, flops, type:REGEX, or first "
     "layers as 0,3,6");
   v.is({T::evaluation, T::later_in_plans});
+  v("accumulation-order", c.accumulation_order, how,
+    "what a micro-batch passes before the next one: all layers (depth) or one (breadth)",
+    base::Choices<AccumulationOrder>{{"depth", AccumulationOrder::depth}, {"breadth", AccumulationOrder::breadth}});
+  v.is({T::free_on_resume, T::later_in_plans});
   v("gathered-layers", c.gathered_layers, how,
     "layers whose weights are gathered at once: the prefetch depth of ZeRO 3", ranges::gathered_layers);
   v.formerly("layer-slots");

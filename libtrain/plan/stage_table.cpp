@@ -60,7 +60,7 @@ std::vector<double> of_stages(const Plan& p, const std::vector<double>& of_parts
 double seconds_of(const Plan& p, std::int64_t micros, const std::vector<PartCosts>& costs) {
   std::vector<std::vector<Action>> lists;
   for (int stage = 0; stage < p.pipeline; ++stage)
-    lists.push_back(step_actions({micros, 1, 1, 1}, 0, {p.pipeline_schedule, p.pipeline, p.virtual_stages}, stage));
+    lists.push_back(step_actions({micros, 1, 1, 1}, 0, pipeline_of(p, stage, {micros, 1, 1, 1}), stage));
   const auto out = simulate(lists, p.virtual_stages, costs, 0, micros);
   return out.problem.empty() ? out.seconds : -1;
 }
