@@ -105,6 +105,11 @@ class Program {
     return at == slots.end() ? -1 : static_cast<int>(at - slots.begin());
   }
 
+  // Have the activations been sent whose gradients `of` waits for, when the forward pass `latest` is over?
+  bool sent(const StageWork& of, const StageWork& latest) const {
+    return slot_of(of) >= 0 && (latest.block < 0 || of.micro <= latest.micro);
+  }
+
   void forward(const StageWork& w) {
     const auto slot = begins(w) ? taken(w) : slot_of(w);
     if (begins(w) && !idle(w)) push(Kind::load, w, slot);
@@ -114,7 +119,7 @@ class Program {
     push(Kind::send_activations, w, slot);
     // In the order in which the next stage makes the gradients. With several chunks that is not the order of
     // activations.
-    for (; next_gradient_ < gradients_.size() && slot_of(gradients_[next_gradient_]) >= 0; ++next_gradient_)
+    for (; next_gradient_ < gradients_.size() && sent(gradients_[next_gradient_], w); ++next_gradient_)
       push(Kind::receive_gradients, gradients_[next_gradient_], slot_of(gradients_[next_gradient_]));
   }
 
