@@ -170,8 +170,9 @@ std::optional<Idle> idle_of(const Plan& p) {
 namespace {
 
 // Single changes that may reduce waiting. A change that makes an illegal plan is skipped.
-constexpr std::array<void (*)(Plan&), 6> changes{
+constexpr std::array<void (*)(Plan&), 7> changes{
     [](Plan& p) { p.global_batch *= 2; },
+    [](Plan& p) { p.accumulation_order = AccumulationOrder::depth; },
     [](Plan& p) { p.pipeline_schedule = PipelineSchedule::one_f_one_b, p.virtual_stages = 1; },
     [](Plan& p) { p.pipeline_schedule = PipelineSchedule::interleaved, p.virtual_stages *= 2; },
     [](Plan& p) { p.pipeline_schedule = PipelineSchedule::zero_bubble, p.virtual_stages = 1; },

@@ -5,6 +5,7 @@
 #include "libtrain/plan/remedies.h"
 #include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/schedule/simulate.h"
+#include "libtrain/plan/stage_table.h"
 #include "tests/plan/small_plan.h"
 
 #include <fmt/format.h>
@@ -233,6 +234,20 @@ TEST(BreadthFirst, OtherSchedulesThanGpipeAreRefused) {
   }
   p.pipeline_schedule = PipelineSchedule::gpipe;
   EXPECT_EQ(first_problem(p), "");
+}
+
+// A stage begins when the first micro-batch leaves the last block of the stage before. Depth first that is earlier.
+TEST(BreadthFirst, IdleTimeOfStagesIsThatOfTheOrder) {
+  auto p = breadth_plan();
+  p.pipeline = 2, p.topology = topology_of(p, 2);
+  p.pipeline_schedule = PipelineSchedule::gpipe;
+  p = predicted(p);
+  const auto text = idle_text(p);
+  EXPECT_NE(text.find("--accumulation-order depth makes it"), std::string::npos) << text;
+  auto depth = p;
+  depth.accumulation_order = AccumulationOrder::depth;
+  EXPECT_GT(idle_of(p)->fraction, idle_of(depth)->fraction + 0.1);
+  EXPECT_EQ(idle_text(depth).find("--accumulation-order"), std::string::npos) << idle_text(depth);
 }
 
 TEST(BreadthFirst, WhereMemoryIsShortDepthIsNamed) {
