@@ -42,7 +42,8 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
          plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank)) {
       ranges_.push_back({u, range});
       for (const auto& [kind, copy] : copies)
-        shards_.views[kind].push_back(params::flat_range(copy, range.begin, range.end - range.begin));
+        shards_.views[kind].push_back(copy ? params::flat_range(copy, range.begin, range.end - range.begin)
+                                           : base::View(nullptr, copy.dtype, {range.end - range.begin}));
     }
   }
   place_factored_states(arena);

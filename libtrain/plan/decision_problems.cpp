@@ -372,6 +372,12 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
       p.pipeline_schedule != PipelineSchedule::gpipe)
     out.push_back({base::text("$pipeline-schedule {} needs stages, and $pipeline-parallel is 1", schedule_text(p)),
                    base::text("$pipeline-parallel 2, or leave the schedule out")});
+  if (p.pipeline > 1 && p.accumulation_order == AccumulationOrder::breadth &&
+      p.pipeline_schedule != PipelineSchedule::gpipe)
+    out.push_back({base::text("$accumulation-order breadth computes the forward passes of all micro-batches before any "
+                              "backward pass, and $pipeline-schedule {} does not",
+                              schedule_text(p)),
+                   base::text("$pipeline-schedule gpipe, or $accumulation-order depth")});
   if (p.pipeline_schedule == PipelineSchedule::zero_bubble && p.recompute != Recompute::none)
     out.push_back({base::text("$pipeline-schedule zero-bubble computes weight gradients later, from activations that "
                               "$recompute {} does not keep",

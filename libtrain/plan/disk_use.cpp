@@ -1,21 +1,29 @@
 // Bytes on disk, and of its transfers.
 #include "libtrain/plan/disk_use.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/plan/schedule/accesses.h"
 
 namespace trainyard::plan {
 
 namespace {
 
-std::int64_t fetched(const OffloadPlan& offload, const LeaseOrder& leases) {
-  std::vector<std::int64_t> of_list;
-  for (const auto& list : leases.lists) {
-    auto& bytes = of_list.emplace_back();
-    for (const auto& occurrence : list) bytes += offload.fetch_bytes(occurrence.flat_group);
-  }
+// Bytes of the reads that leases make. Where the order keeps flat groups, a lease that finds its own in the slot reads
+// nothing (params/gathered_weights.cpp).
+std::int64_t fetched(const OffloadPlan& offload, const SlotPlan& slots, const LeaseOrder& leases) {
+  std::vector<int> held(slots.elements().size(), -1);  // for each slot the flat group in it
   std::int64_t n = 0;
-  for (const auto pass : leases.passes) n += of_list[pass];
+  for (const auto pass : leases.passes)
+    for (const auto& occurrence : leases.lists[pass]) {
+      auto& in_slot = base::at(held, slots.slot_of(occurrence.flat_group));
+      if (!leases.keeps || in_slot != occurrence.flat_group) n += offload.fetch_bytes(occurrence.flat_group);
+      in_slot = occurrence.flat_group;
+    }
   return n;
+}
+
+SlotPlan slots_of_part(const Plan& plan, const ModelPart& part) {
+  return {FlatGroupTable(part, plan.topology), plan.gathered_layers};
 }
 
 }  // namespace
@@ -30,7 +38,9 @@ base::StorageTotals disk_of_step(const Plan& plan, int rank, std::int64_t sequen
   auto batch = plan.batch();
   batch.global_batch = sequences, batch.ramp = {};
   auto n = offload.update_bytes();
-  if (offload.any()) n.read += fetched(offload, step_leases(plan.part_of_rank(rank), actions(plan, rank, batch)));
+  if (!offload.any()) return n;
+  const auto part = plan.part_of_rank(rank);
+  n.read += fetched(offload, slots_of_part(plan, part), step_leases(part, actions(plan, rank, batch)));
   return n;
 }
 
@@ -41,7 +51,7 @@ base::StorageTotals disk_of_validation(const Plan& plan, int rank, std::int64_t 
   if (!offload.any()) return n;
   const auto part = plan.part_of_rank(rank);
   for (int chunk = 0; chunk < plan.stages.chunks(); ++chunk)
-    n.read += fetched(offload, {{leases_of(evaluation_accesses(part, chunk))}, {0}});
+    n.read += fetched(offload, slots_of_part(plan, part), {{leases_of(evaluation_accesses(part, chunk))}, {0}});
   n.read *= validation_rounds(plan.batch(), sequences);
   return n;
 }

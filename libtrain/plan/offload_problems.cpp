@@ -31,10 +31,10 @@ void offload_problems(const Plan& p, std::vector<Problem>& out) {
     report(base::text("{}: with $zero {} every rank holds whole gradients in memory", text, p.zero),
            base::text("$zero 2 or 3, also on one rank"));
   const auto batch = p.batch();
-  if (gradients && p.zero >= 2 && (batch.accumulation_steps() > 1 || batch.local_accumulation > 1))
-    report(base::text("{}: a step accumulates {} micro-batches, and gradients leave only when their sum is complete",
-                      text, batch.accumulation_steps() * batch.local_accumulation),
-           base::text("gradients on the device, or a larger $micro-batch"));
+  if (gradients && p.zero >= 2 && batch.accumulation_steps() > 1 && !p.breadth_first(batch))
+    report(base::text("{}: depth first, a layer's gradient is complete only in the last of {} accumulation steps", text,
+                      batch.accumulation_steps()),
+           base::text("$accumulation-order breadth"));
   if (o.optimizer.place == Place::disk && p.zero == 0 && batch.data_ranks > 1)
     report(base::text("{}: with $zero 0 each of {} replicas would keep all states on its disk", text, batch.data_ranks),
            base::text("$zero 1, 2 or 3"));
