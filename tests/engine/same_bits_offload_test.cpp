@@ -40,11 +40,13 @@ ParallelLayout layout_of(const Choice& c) {
   layout.ranks = (c[3] == 0 ? 1 : c[4] + 1) * layout.tensor * layout.pipeline;
   layout.recompute = testing::recomputation_of_level(c[5]);
   layout.dtype = c[6] == 0 ? "f32" : "bf16";
+  // Gradients leave when their sum is complete: in the only accumulation step, or breadth first.
+  layout.breadth_first = layout.pipeline == 1 && offload_of(c).find("gradients") != std::string::npos;
   if (c[8] == 1 && layout.ranks / layout.tensor / layout.pipeline == 2) layout.experts = 2;
   return layout;
 }
 
-// Three micro-batches of 128 tokens in a step.
+// Six micro-batches of 128 tokens in a step.
 engine::RunConfig config_of(const SmallRun& runs, const Choice& c, const std::string& output) {
   auto config = runs.config("offload-" + output);
   const std::array<const char*, 4> optimizers = {"adamw", "lion", "sgd", "adam"};
@@ -55,7 +57,7 @@ engine::RunConfig config_of(const SmallRun& runs, const Choice& c, const std::st
                                         c[8] == 0 ? ""
                                                   : "[experts]\ncount = 4\nevery = 2\ntop-k = 2\nscore = "
                                                     "\"sigmoid\"\nbias-rate = 0.05\ncapacity-factor = \"none\"\n"));
-  config.steps = 3, config.micro_batch = 4, config.global_batch = 12;
+  config.steps = 3, config.micro_batch = 4, config.global_batch = 24;
   config.validate_every = 2, config.validation_sequences = 4;
   config.offload_dir = runs.folder().string();
   return config;
@@ -68,10 +70,7 @@ testing::LayoutChoices<levels.size()> choices() {
             auto config = config_of(runs, c, output);
             if (output.starts_with("one")) return config;  // in memory
             auto text = offload_of(c);
-            // Gradients leave when their sum is complete: in its only accumulation step, or breadth first.
-            const bool leave = text.find("gradients") != std::string::npos;
-            if (leave && layout_of(c).pipeline == 1) config.accumulation_order = plan::AccumulationOrder::breadth;
-            else if (leave) text = text.substr(0, text.find(",gradients"));
+            if (!layout_of(c).breadth_first) text = text.substr(0, text.find(",gradients"));
             config.offload = plan::offload_of_text(text, "test");
             return config;
           },
@@ -100,9 +99,9 @@ TEST(SameBitsOffload, Gradients) {
           std::pair(ParallelLayout{2, 3, 1, dtype}, "optimizer=disk,parameters=disk,gradients=disk"),
           std::pair(ParallelLayout{4, 3, 1, dtype, "full", 2, true}, "gradients=disk:0.5,parameters=disk"),
           std::pair(ParallelLayout{4, 2, 1, dtype, "none", 1, false, 2}, "optimizer=disk,gradients=disk"),
-          std::pair(ParallelLayout{1, 3, 1, dtype, "full"}, "optimizer=disk,parameters=disk,gradients=disk")}) {
+          std::pair(ParallelLayout{.zero = 3, .dtype = dtype, .recompute = "full", .breadth_first = true},
+                    "optimizer=disk,parameters=disk,gradients=disk")}) {
       auto on_disk = c;
-      if (layout.ranks == 1) on_disk.accumulation_order = plan::AccumulationOrder::breadth;
       on_disk.output += fmt::format("-{}", number++), on_disk.offload = plan::offload_of_text(text, "test");
       EXPECT_EQ(runs.bits(on_disk, runs.run(on_disk, layout)), expected) << text << testing::text_of(layout);
       testing::expect_no_difference(runs.reports(), text);
@@ -125,7 +124,7 @@ TEST(SameBitsOffload, ResumesElsewhere) {
       return runs.run(moved, layout);
     };
     run_until(2, {2, 1, 1, dtype}, "none");
-    run_until(4, {3, 3, 1, dtype}, "optimizer=disk,parameters=disk");
+    run_until(4, {4, 3, 1, dtype}, "optimizer=disk,parameters=disk");
     run_until(5, {1, 3, 2, dtype}, "optimizer=disk:0.5,parameters=disk:0.5");
     run_until(6, {2, 0, 1, dtype}, "none");
     const auto last = run_until(0, {1, 0, 1, dtype}, "optimizer=disk");
@@ -188,7 +187,7 @@ TEST(SameBitsOffload, RefusesWhatCannotLieThere) {
             "--offload parameters=disk: with --zero 2 every rank holds whole weights in memory | --zero 3, also on one "
             "rank");
   EXPECT_NE(refusal("gradients=disk", 1).find("whole gradients"), std::string::npos);
-  EXPECT_NE(refusal("gradients=disk", 3).find("only in the last of 3 accumulation steps"), std::string::npos);
+  EXPECT_NE(refusal("gradients=disk", 3).find("only in the last of 6 accumulation steps"), std::string::npos);
   EXPECT_NE(refusal("optimizer=disk", 1, [](auto& c) { c.optimizer = "lamb"; }).find("whole parameters"),
             std::string::npos);
   EXPECT_NE(refusal("optimizer=disk", 1, [](auto& c) { c.offload_dir = ""; }).find("has no folder"), std::string::npos);
