@@ -87,7 +87,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("objective", c.objective, run, "what is learned: causal (next token), masked (hidden tokens), or auto: the model's",
     base::Words{{"auto", "causal", "masked"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
-  v("mask-rate", c.mask_rate, run, "masked objective: share of the tokens that are hidden; 0: 0.15", {0, 1});
+  v("mask-rate", c.mask_rate, run, "masked objective: share that is hidden; 0: 0.15", {0, 1});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("mask-words", c.mask_words, run, "masked objective: on hides whole words", base::Words{{"off", "on"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
@@ -96,7 +96,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("communicator", c.communicator, how, "how GPUs communicate: nccl, mpi (through the host), or auto",
     base::Words{{"auto", "nccl", "mpi"}});
   v.is({T::evaluation});
-  v("offload-dir", c.offload_dir, how, base::text("folders on local disks for $offload, separated by commas"));
+  v("offload-dir", c.offload_dir, how, base::text("folders for $offload, separated by commas"));
   v.is({T::per_rank});
   v("memory-limit", c.memory_limit, how, "refuse to start if a rank needs more than this, for example 4GB",
     base::Bytes{});
@@ -122,7 +122,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::identity});
   v("decay-steps", c.decay_steps, optimizer, "steps of decay, or 20%, or 9000samples; 0: as the schedule says", steps);
   v.is({T::identity});
-  v("beta1", c.beta1, optimizer, "Adam, LAMB, Lion, Muon: decay of the first moment", decay_rate);
+  v("beta1", c.beta1, optimizer, "Adam, LAMB, Lion, Muon: first moment's decay", decay_rate);
   v("beta2", c.beta2, optimizer, "the same: decay of the second moment", decay_rate);
   v("epsilon", c.epsilon, optimizer, "added to sqrt(second moment)", {1e-30, 1});
   v("momentum", c.momentum, optimizer, "SGD, Muon: b = momentum * b + gradient", decay_rate);

@@ -88,9 +88,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
   v.is({T::identity});
   v("recompute", c.recompute, how,
-    "activation recomputation (checkpointing): none, selective (norms and activations) "
-    "or full (layers)",
-    recompute);
+    "activation recomputation (checkpointing): none, selective (norms, activations), full (layers)", recompute);
   v.is({T::free_on_resume});
   v("tensor-parallel", c.tensor, how,
     base::text("tensor-parallel ranks, which hold slices of each layer; divides $lanes"), ranges::tensor);
@@ -151,7 +149,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("master", c.master, "Optimizer", "masters of bf16 weights: f32 or remainder",
     base::Choices<MasterFormat>{{"f32", MasterFormat::f32}, {"remainder", MasterFormat::remainder}});
   v.is({T::free_on_resume, T::later_in_plans});
-  v("offload", offload, how, "states kept on disk, all or a share: optimizer=disk,parameters=disk,gradients=disk:0.5");
+  v("offload", offload, how, "states kept on disk, or a share: optimizer=disk,parameters=disk:0.5");
   v.is({T::free_on_resume, T::later_in_plans});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});
