@@ -9,7 +9,10 @@
  *   slow-sync:S   fsync and fdatasync take S seconds
  *   stale         the working folder cannot be read (ESTALE), as on NFS when it is gone
  *   threads:N     threads from the N-th on cannot be started (EAGAIN)
- *   io:CALL       CALL (pread, fsync) fails with EIO on files whose name contains INTERPOSED_NAME
+ *   io:CALL       CALL (pread, pwrite, fsync) fails with EIO on files whose name contains INTERPOSED_NAME
+ *   flip:N        the N-th read of a file whose name contains INTERPOSED_NAME has another bit at its end
+ *   no-room       space cannot be reserved (ENOSPC)
+ *   no-uring      there is no io_uring (ENOSYS), as in many containers
  *   no-direct     files cannot be read and written directly (EINVAL), as on some file systems of user space
  *   no-reserve    space cannot be reserved (EOPNOTSUPP), as on NFS before 4.2
  *   no-nameless   a file needs a name (EOPNOTSUPP), as on NFS
@@ -86,7 +89,12 @@ OPEN(open)
 OPEN(open64)
 int fallocate64(int file, int mode, off64_t offset, off64_t bytes) {
   if (kind("no-reserve")) REFUSE(EOPNOTSUPP);
+  if (kind("no-room")) REFUSE(ENOSPC);
   return NEXT(fallocate64)(file, mode, offset, bytes);
+}
+int io_uring_queue_init(unsigned entries, void* ring, unsigned flags) {
+  if (kind("no-uring")) return -ENOSYS;
+  return ((int (*)(unsigned, void*, unsigned))dlsym(RTLD_NEXT, "io_uring_queue_init"))(entries, ring, flags);
 }
 int fallocate(int file, int mode, off_t offset, off_t bytes) { return fallocate64(file, mode, offset, bytes); }
 int flock(int file, int operation) {
@@ -177,7 +185,12 @@ ssize_t pread64(int file, void* to, size_t bytes, off_t offset) {
   const char* call = kind("io");
   if (call != NULL && strncmp(call, "pread", 5) == 0 && is_named(file)) REFUSE(EIO);
   if (kind("short") && is_direct(file)) bytes = half_of_blocks(bytes);
-  return ((ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, "pread64"))(file, to, bytes, offset);
+  const ssize_t n = ((ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, "pread64"))(file, to, bytes, offset);
+  static int reads = 0;
+  const char* flipped = kind("flip");
+  if (flipped != NULL && n > 0 && is_named(file) && __atomic_add_fetch(&reads, 1, __ATOMIC_RELAXED) == atoi(flipped))
+    ((char*)to)[n - 1] ^= 1;
+  return n;
 }
 ssize_t pread(int file, void* to, size_t bytes, off_t offset) { return pread64(file, to, bytes, offset); }
 
@@ -207,6 +220,8 @@ ssize_t write(int file, const void* from, size_t bytes) {
   return n < 0 ? n : NEXT(write)(file, from, (size_t)n);
 }
 ssize_t pwrite64(int file, const void* from, size_t bytes, off_t offset) {
+  const char* call = kind("io");
+  if (call != NULL && strncmp(call, "pwrite", 6) == 0 && is_named(file)) REFUSE(EIO);
   const ssize_t n = taken(file, bytes);
   return n < 0 ? n : ((ssize_t(*)(int, const void*, size_t, off_t))dlsym(RTLD_NEXT, "pwrite64"))(file, from, (size_t)n, offset);
 }
