@@ -119,8 +119,11 @@ Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int sou
   const auto total = sum(occurrence);
   if (leaves(occurrence.flat_group) && round == base::ReductionRound::first) claim_sum(occurrence.flat_group);
   const auto ticket = issue(occurrence, source, gradient, total, round);
-  if (leaves(occurrence.flat_group) && ticket != 0)
-    base::at(disk_sums_, c_.offloaded->plan().sum_slot(occurrence.flat_group)).reduced = ticket;
+  if (leaves(occurrence.flat_group)) {
+    auto& mine = base::at(disk_sums_, c_.offloaded->plan().sum_slot(occurrence.flat_group));
+    if (ticket != 0) mine.reduced = ticket;
+    mine.complete = position_.round + 1 == c_.shape.batch.accumulation_steps() && source + 1 == sources(occurrence);
+  }
   return ticket;
 }
 
@@ -170,15 +173,17 @@ void GradientReduction::begin() {
 // A sum is sent on when the next group begins one, so the disk has the time of that group to write it. The slot that
 // the group needs was sent on before, unless there is one slot only.
 void GradientReduction::claim_sum(int flat_group) {
-  send_sums(flat_group);
+  send_sums(Sums::complete);
   auto& mine = base::at(disk_sums_, c_.offloaded->plan().sum_slot(flat_group));
   c_.offloaded->wait(std::exchange(mine.written, 0));
-  mine = {flat_group, false, 0, 0};
+  TRAINYARD_ASSERT(mine.left || mine.flat_group == flat_group, "the sum of {} is needed for {} before it is complete",
+                   c_.flat_group(mine.flat_group).name, c_.flat_group(flat_group).name);
+  mine = {flat_group, false, false, 0, 0};
 }
 
-void GradientReduction::send_sums(int but_of_flat_group) {
+void GradientReduction::send_sums(Sums which) {
   for (auto& each : disk_sums_) {
-    if (each.left || each.flat_group == but_of_flat_group) continue;
+    if (each.left || (which == Sums::complete && !each.complete)) continue;
     c_.join(c_.transfers.done(std::exchange(each.reduced, 0)));
     const auto total = sum({each.flat_group, 0});
     if (complete_) complete_(each.flat_group, total);
@@ -190,7 +195,7 @@ void GradientReduction::send_sums(int but_of_flat_group) {
 void GradientReduction::finish() {
   c_.transfers.finish();
   c_.join(c_.communication.record());
-  send_sums();
+  send_sums(Sums::all);
   for (auto occurrence : c_.set.occurrences)
     if (occurrence.index > 0) kernels::add(c_.compute, sum({occurrence.flat_group, 0}), sum(occurrence));
 }

@@ -70,14 +70,16 @@ class GradientReduction {
   // A rotating sum, and what still has to happen with the gradient in it.
   struct DiskSum {
     int flat_group = -1;
-    bool left = true;  // for the disk
+    bool left = true;       // for the disk
+    bool complete = false;  // no reduction of the step will be added
     Transfers::Ticket reduced = 0;
     OffloadedStates::Ticket written = 0;
   };
   bool leaves(int flat_group) const { return c_.is_offloaded(flat_group, plan::Held::gradient); }
   // Before the first reduction of a step into the sum of the flat group: sends on what other flat groups left.
   void claim_sum(int flat_group);
-  void send_sums(int but_of_flat_group = -1);
+  enum class Sums { complete, all };
+  void send_sums(Sums which);
   std::size_t index(plan::Occurrence occurrence) const { return base::size(c_.set.occurrence_index(occurrence)); }
   // Breadth first, the accumulation steps of a layer follow one another: they take turns, so that none waits for the
   // reduction of the one before.
