@@ -170,8 +170,9 @@ void GradientReduction::begin() {
   for (auto& each : disk_sums_) each.left = true, each.reduced = 0;
 }
 
-// A sum is sent on when the next group begins one, so the disk has the time of that group to write it. The slot that
-// the group needs was sent on before, unless there is one slot only.
+// A sum is sent on when another group begins one, so the disk has the time of that group to write it. The slot that
+// the group needs was sent on before, unless there is one slot only. Breadth first, groups of one layer take turns, so
+// not every other sum is complete.
 void GradientReduction::claim_sum(int flat_group) {
   send_sums(Sums::complete);
   auto& mine = base::at(disk_sums_, c_.offloaded->plan().sum_slot(flat_group));
