@@ -228,8 +228,9 @@ TEST(BreadthFirst, OtherSchedulesThanGpipeAreRefused) {
   for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved, PipelineSchedule::naive,
                               PipelineSchedule::zero_bubble}) {
     p.pipeline_schedule = schedule;
-    EXPECT_EQ(first_problem(p).find("--accumulation-order breadth computes the forward passes of all micro-batches"),
-              0u)
+    EXPECT_EQ(
+        first_problem(p).find("--accumulation-order breadth computes all forward passes before any backward pass, and"),
+        0u)
         << first_problem(p);
   }
   p.pipeline_schedule = PipelineSchedule::gpipe;
