@@ -132,8 +132,10 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "where stages begin: uniform, parameters, flops, type:REGEX, or first layers as 0,3,6");
   v.is({T::evaluation, T::later_in_plans});
   v("accumulation-order", c.accumulation_order, how,
-    "depth: a micro-batch passes all layers at a time; breadth: all micro-batches pass a layer",
-    base::Choices<AccumulationOrder>{{"depth", AccumulationOrder::depth}, {"breadth", AccumulationOrder::breadth}});
+    "depth: one micro-batch at a time; breadth: one layer at a time; auto: breadth if weights on disk",
+    base::Choices<AccumulationOrder>{{"auto", AccumulationOrder::automatic},
+                                     {"depth", AccumulationOrder::depth},
+                                     {"breadth", AccumulationOrder::breadth}});
   v.is({T::free_on_resume, T::later_in_plans});
   v("gathered-layers", c.gathered_layers, how,
     "layers whose weights are gathered at once: the prefetch depth of ZeRO 3", ranges::gathered_layers);

@@ -42,7 +42,7 @@ struct ParallelLayout {
   BatchRamp batch_ramp = {};                    // how the batch grows to global_batch
   MasterFormat master = MasterFormat::f32;      // of weights in bf16
   Offload offload = {};                         // which states lie on disk
-  AccumulationOrder accumulation_order = AccumulationOrder::depth;
+  AccumulationOrder accumulation_order = AccumulationOrder::automatic;
 };
 
 // Names, help texts with units, and ranges.

@@ -57,7 +57,10 @@ struct Plan : ParallelLayout {
   }
   // In a step that is divided like this, do all micro-batches pass a layer before the next layer?
   bool breadth_first(const BatchPlan& of) const {
-    return accumulation_order == AccumulationOrder::breadth && of.places() > 1;
+    const bool by_itself = accumulation_order == AccumulationOrder::automatic &&
+                           offload.parameters.place == Place::disk &&
+                           (pipeline == 1 || pipeline_schedule == PipelineSchedule::gpipe);
+    return (accumulation_order == AccumulationOrder::breadth || by_itself) && of.places() > 1;
   }
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
   const MemoryBytes& memory_of(int rank) const { return base::at(stage_memory, stage_of(rank)); }

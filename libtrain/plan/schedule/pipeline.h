@@ -20,9 +20,10 @@ namespace trainyard::plan {
 // In every schedule and stage, backward passes ascend in the micro-batch, and so do the weight gradients of each chunk.
 enum class PipelineSchedule { naive, gpipe, one_f_one_b, interleaved, zero_bubble };
 
+// automatic: breadth where weights lie on disk (plan/spec/offload.h), else depth.
 // depth: a micro-batch passes all layers of a stage before the next one does. breadth: all micro-batches pass a layer
 // before the next layer: "GreedySnake", arXiv 2512.17570.
-enum class AccumulationOrder { depth, breadth };
+enum class AccumulationOrder { automatic, depth, breadth };
 
 // What a stage computes. `backward` computes both gradients; zero_bubble has the other two in its place.
 struct StageWork {
