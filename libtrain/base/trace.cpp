@@ -49,8 +49,8 @@ constinit thread_local TraceTrack* own_track = nullptr;
 constinit thread_local std::uint64_t own_recorder = 0;
 constinit thread_local const char* own_name = nullptr;
 
-std::array<std::int64_t, 6> six(std::initializer_list<std::int64_t> values) {
-  std::array<std::int64_t, 6> out;
+std::array<std::int64_t, trace_values> values_of(std::initializer_list<std::int64_t> values) {
+  std::array<std::int64_t, trace_values> out;
   out.fill(not_traced);
   TRAINYARD_ASSERT(values.size() <= out.size(), "{} values of a span", values.size());
   std::copy(values.begin(), values.end(), out.begin());
@@ -82,7 +82,8 @@ const char* lasting_text(std::string_view text) {
 
 void trace(const TraceKind& kind, const char* name, const char* group, double begin, double end,
            std::initializer_list<std::int64_t> values) {
-  if (auto* const recorder = trace_recorder()) recorder->take({&kind, name, group, begin, end, detail::six(values)});
+  if (auto* const recorder = trace_recorder())
+    recorder->take({&kind, name, group, begin, end, detail::values_of(values)});
 }
 
 struct TraceRecorder::Tracks {
@@ -136,7 +137,7 @@ std::vector<TraceRecorder::Thread> TraceRecorder::threads() const {
 }
 
 void TraceScope::open(std::initializer_list<std::int64_t> values) {
-  values_ = detail::six(values);
+  values_ = detail::values_of(values);
   begin_ = steady_seconds();
 }
 

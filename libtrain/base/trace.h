@@ -16,10 +16,12 @@
 
 namespace trainyard::base {
 
+inline constexpr std::size_t trace_values = 7;  // of a span, at most
+
 // The name and value keys of spans of one kind. There is one object for each kind, and it lives as long as the program.
 struct TraceKind {
   const char* name;
-  std::array<const char*, 6> keys;  // names of a span's values, in order; null: no more values
+  std::array<const char*, trace_values> keys;  // names of a span's values, in order; null: no more values
 };
 
 // Marks a value that a span does not have.
@@ -31,7 +33,7 @@ struct TraceSpan {
   const char* name;
   const char* group;  // group of ranks; null without one
   double begin, end;  // steady_seconds()
-  std::array<std::int64_t, 6> values;
+  std::array<std::int64_t, trace_values> values;
 };
 
 // Returns the same pointer for the same text. The text is kept until the program ends, so use it for few names only.
@@ -120,7 +122,7 @@ class TraceScope {
   const TraceKind& kind_;
   const char* name_;
   double begin_ = -1;  // below 0: no recorder at construction
-  std::array<std::int64_t, 6> values_{};
+  std::array<std::int64_t, trace_values> values_{};
 };
 
 }  // namespace trainyard::base

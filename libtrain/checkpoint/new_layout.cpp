@@ -112,6 +112,7 @@ void record_stages(nlohmann::json& plan, const NewLayout& layout, const plan::St
     if (schedule != plan.end() && stages.stages == 1) *schedule = "one-stage";
     else if (schedule != plan.end() && (chunks > 1 || *schedule == "one-stage" || *schedule == "interleaved"))
       *schedule = chunks > 1 ? "interleaved" : "1f1b";
+    if (stages.stages > 1 && plan.value("schedule", nlohmann::json()) != "gpipe") plan.erase("accumulation_order");
   }
   if (!layout.partition.empty()) set_or_leave_out("partition", layout.partition, layout.partition == "flops");
 }

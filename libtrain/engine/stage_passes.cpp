@@ -7,6 +7,18 @@
 
 namespace trainyard::engine {
 
+const std::vector<plan::Access>& Chunk::accesses(const plan::Action& pass) const {
+  using Kind = plan::Action::Kind;
+  if (pass.block >= 0) {
+    const auto& block = base::at(blocks, pass.block);
+    return pass.kind == Kind::forward ? block.forward : block.backward;
+  }
+  return pass.kind == Kind::forward           ? forward
+         : pass.kind == Kind::backward        ? backward
+         : pass.kind == Kind::input_gradients ? input_gradients
+                                              : weight_gradients;
+}
+
 Slot& StagePasses::enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const {
   auto& slot = slot_of(action);
   slot.step.emplace(model::Step{execs.compute, &store, batch, plan.dtype, seed, pass});

@@ -43,8 +43,11 @@ struct Chunk {
   std::unique_ptr<model::Decoder> decoder;
   std::vector<std::unique_ptr<Slot>> slots;
   std::vector<plan::Access> forward, backward, input_gradients, weight_gradients;  // accesses of one micro-batch
+  std::vector<plan::AccessesOfBlock> blocks;  // the same for each block, if micro-batches pass blocks breadth first
   std::vector<plan::Occurrence> evaluation;
   bool first = true;  // it begins the model: no stage comes before it
+
+  const std::vector<plan::Access>& accesses(const plan::Action& pass) const;
 };
 
 // What the caller of forward passes provides. A place is an index into the list of micro-batches.

@@ -72,6 +72,7 @@ void Trainer::make_chunks() {
     chunk.backward = plan::backward_accesses(r_.part, c);
     chunk.input_gradients = plan::input_gradient_accesses(r_.part, c);
     chunk.weight_gradients = plan::weight_gradient_accesses(r_.part, c);
+    if (r_.plan.breadth_first(r_.plan.batch())) chunk.blocks = plan::accesses_of_blocks(r_.part, c);
     chunk.evaluation = plan::leases_of(plan::evaluation_accesses(r_.part, c));
     chunk.first = r_.plan.stages.part(r_.stage, c) == 0;
     r_.chunks.push_back(std::move(chunk));
@@ -105,29 +106,29 @@ StagePasses Trainer::passes() { return r_.passes(*store_, settings_.seed); }
 
 void Trainer::forward(const plan::Action& action, const Observer* observer) {
   auto& chunk = chunk_of(action);
-  if (action.micro < 0 && r_.plan.expert_parallel == 1) return store_->idle(chunk.forward, position_of(action, batch_));
-  if (action.micro < 0) passes().enter(action, empty_, plan::Pass::train);
+  if (action.micro < 0 && r_.plan.expert_parallel == 1)
+    return store_->idle(chunk.accesses(action), position_of(action, batch_));
+  if (action.micro < 0 && action.block <= 0) passes().enter(action, empty_, plan::Pass::train);
   auto& slot = slot_of(action);
-  chunk.decoder->forward(*slot.step, slot.flow, slot.saved, seen_by(observer, action, "the output of"));
+  const auto seen = seen_by(observer, action, "the output of");
+  if (action.block < 0) chunk.decoder->forward(*slot.step, slot.flow, slot.saved, seen);
+  else chunk.decoder->forward_block(action.block, *slot.step, slot.flow, slot.saved, seen);
 }
 
 void Trainer::backward(const plan::Action& action, const Observer* observer) {
   using Kind = plan::Action::Kind;
   auto& chunk = chunk_of(action);
   const auto position = position_of(action, batch_);
-  if (action.micro < 0 && r_.plan.expert_parallel == 1)
-    return store_->idle(action.kind == Kind::backward          ? chunk.backward
-                        : action.kind == Kind::input_gradients ? chunk.input_gradients
-                                                               : chunk.weight_gradients,
-                        position);
+  if (action.micro < 0 && r_.plan.expert_parallel == 1) return store_->idle(chunk.accesses(action), position);
   auto& slot = slot_of(action);
   if (r_.link && action.micro >= 0) r_.link->take_gradients(std::exchange(slot.arrived, {}));
   store_->begin_backward(position);
   const auto seen = seen_by(observer, action, "the gradient of the input of");
-  if (action.kind == Kind::backward) chunk.decoder->backward(*slot.step, slot.flow, slot.saved, seen);
+  if (action.block >= 0) chunk.decoder->backward_block(action.block, *slot.step, slot.flow, slot.saved, seen);
+  else if (action.kind == Kind::backward) chunk.decoder->backward(*slot.step, slot.flow, slot.saved, seen);
   if (action.kind == Kind::input_gradients) chunk.decoder->input_gradients(*slot.step, slot.flow, slot.saved, seen);
   if (action.kind == Kind::weight_gradients) chunk.decoder->weight_gradients(*slot.step, slot.flow, slot.saved);
-  if (action.kind != Kind::input_gradients) slot.step.reset();
+  if (action.kind != Kind::input_gradients && action.block <= 0) slot.step.reset();
 }
 
 void Trainer::exchange(const plan::Action& action) {
@@ -169,7 +170,8 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
     r_.now.begin(action);
     if (action.kind == Kind::update) return true;
     const base::TraceScope traced(base::traced::action, name_of(action.kind),
-                                  {completed + 1, action.round, action.place, action.micro, action.chunk, action.slot});
+                                  {completed + 1, action.round, action.place, action.micro, action.chunk, action.slot,
+                                   action.block < 0 ? base::not_traced : action.block});
     switch (action.kind) {
       case Kind::ask: ask(stop_now && stop_now()); break;
       case Kind::agree:

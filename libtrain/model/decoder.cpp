@@ -1,6 +1,7 @@
 // The decoder: blocks in order, then in reverse.
 #include "libtrain/model/decoder.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/model/assemble.h"
 #include "libtrain/model/head_block.h"
 #include "libtrain/model/tensor_collectives.h"
@@ -21,19 +22,27 @@ Flow Decoder::open(Step& step, Saved& saved) {
   return {saved.push(step.dtype, {step.collectives->own_rows(n), model_.hidden}), {}};
 }
 
-void Decoder::forward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
-  for (auto& block : blocks_) {
-    block->forward(step, flow, saved);
-    if (observer) observer(*block, flow.main);
-  }
+void Decoder::run(std::int64_t index, Pass pass, Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+  auto& block = *base::at(blocks_, index);
+  (block.*pass)(step, flow, saved);
+  if (observer) observer(block, flow.main);
 }
 
-void Decoder::in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved,
-                         const Observer& observer) {
-  for (auto b = blocks_.size(); b-- > 0;) {
-    ((*blocks_[b]).*pass)(step, flow, saved);
-    if (observer) observer(*blocks_[b], flow.main);
-  }
+void Decoder::forward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+  for (std::int64_t b = 0; b < std::ssize(blocks_); ++b) forward_block(b, step, flow, saved, observer);
+}
+
+void Decoder::forward_block(std::int64_t index, Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+  run(index, &Block::forward, step, flow, saved, observer);
+}
+
+void Decoder::backward_block(std::int64_t index, Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+  run(index, &Block::backward, step, flow, saved, observer);
+  if (index == 0) close(saved);
+}
+
+void Decoder::in_reverse(Pass pass, Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+  for (auto b = std::ssize(blocks_); b-- > 0;) run(b, pass, step, flow, saved, observer);
 }
 
 void Decoder::close(Saved& saved) {

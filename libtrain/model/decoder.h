@@ -40,6 +40,10 @@ class Decoder {
   // step.target_count, and commits every occurrence of every flat group once. Gradients are gradients of the loss sum.
   void forward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
   void backward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
+  // The same for one block of the model's, so that other micro-batches may run between the blocks: forward for each
+  // block in order, then backward in reverse.
+  void forward_block(std::int64_t index, Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
+  void backward_block(std::int64_t index, Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
   // The two halves of backward, if step.weight_gradients is apart. Other micro-batches may run between them. The first
   // ends with the gradient of the hidden states, which must stay until the second ends.
   void input_gradients(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
@@ -64,8 +68,9 @@ class Decoder {
   void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
 
  private:
-  void in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved,
-                  const Observer& observer);
+  using Pass = void (Block::*)(Step&, Flow&, Saved&);
+  void run(std::int64_t index, Pass pass, Step& step, Flow& flow, Saved& saved, const Observer& observer);
+  void in_reverse(Pass pass, Step& step, Flow& flow, Saved& saved, const Observer& observer);
   static void close(Saved& saved);
   plan::ModelConfig model_;
   std::vector<std::unique_ptr<Block>> blocks_;

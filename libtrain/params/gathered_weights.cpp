@@ -1,5 +1,6 @@
 // ZeRO 3: every rank holds its shards. A lease gathers the flat group into a slot. The flat groups of the next leases
-// are gathered ahead, in the announced order.
+// are gathered ahead, in the announced order. Where that order keeps flat groups, a lease that finds its own in the
+// slot gathers nothing.
 #include "libtrain/params/weights.h"
 
 #include "libtrain/base/error.h"
@@ -17,25 +18,27 @@ class GatheredWeights : public Weights {
   explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.gathered_layers) {
     for (int u = 0; u < c.flat_groups(); ++u)
       shards_.push_back(c.arenas.parameters.allocate(c.shape.working, {c.layout(u).shard}));
-    for (auto elements : plan_.elements())
-      slots_.push_back({c.arenas.gathered.allocate(c.shape.working, {elements}), -1, 0, {}, 0});
+    for (auto elements : plan_.elements()) slots_.push_back({c.arenas.gathered.allocate(c.shape.working, {elements})});
   }
 
   void begin_passes(const plan::LeaseOrder& leases) override {
     leases_ = leases;
-    order_.clear();
+    coming_.clear(), fetches_.clear();
     next_pass_ = next_fetch_ = 0;
+    acquired_ = 0;
+    for (auto& slot : slots_) slot.coming = slot.last_lease = -1;
   }
 
   // A fetch (the gather for a lease) may be issued once the previous lease that used the same slot has ended. All
   // fetches are added here, so their order among the other collectives is the same on every rank.
   void acquire(plan::Occurrence occurrence) override {
-    const auto ahead = look_ahead(1 + base::size(c_.shape.gathered_layers));
-    TRAINYARD_ASSERT(!order_.empty() && order_.front() == occurrence,
+    const auto ahead = look_ahead();
+    TRAINYARD_ASSERT(!coming_.empty() && coming_.front() == occurrence,
                      "lease of flat group {} occurrence {} is out of the stated order", occurrence.flat_group,
                      occurrence.index);
-    while (next_fetch_ < ahead && (next_fetch_ == 0 || slot_is_free(next_fetch_))) fetch(order_[next_fetch_++]);
-    order_.pop_front(), --next_fetch_;
+    while (next_fetch_ < ahead && may_be_issued(fetches_[next_fetch_])) fetch(fetches_[next_fetch_++].flat_group);
+    if (!fetches_.empty() && fetches_.front().lease == acquired_) fetches_.pop_front(), --next_fetch_;
+    coming_.pop_front(), ++acquired_;
     auto& slot = slot_of(occurrence.flat_group);
     TRAINYARD_ASSERT(slot.flat_group == occurrence.flat_group, "slot holds flat group {}, lease wants {}",
                      slot.flat_group, occurrence.flat_group);
@@ -61,39 +64,56 @@ class GatheredWeights : public Weights {
  private:
   struct Slot {
     base::View buffer;
-    int flat_group;
-    Transfers::Ticket arrives;
-    tensor::Event released;
+    int flat_group = -1;
+    Transfers::Ticket arrives = 0;
+    tensor::Event released = {};
     int open = 0;  // leases that are open
+    // After all announced leases: the flat group in the slot, and the number of the last lease that uses it.
+    int coming = -1;
+    std::int64_t last_lease = -1;
+  };
+  struct Fetch {
+    int flat_group;
+    std::int64_t lease;   // number of the lease that needs it
+    std::int64_t behind;  // number of the lease that uses the slot before; -1: none
   };
   Slot& slot_of(int flat_group) { return base::at(slots_, plan_.slot_of(flat_group)); }
 
-  // Extends order_ to the next `wanted` leases, the current one included. Returns how many there are.
-  std::size_t look_ahead(std::size_t wanted) {
-    for (; order_.size() < wanted && next_pass_ < leases_.passes.size(); ++next_pass_)
-      for (const auto& occurrence : leases_.lists[leases_.passes[next_pass_]]) order_.push_back(occurrence);
-    return std::min(order_.size(), wanted);
+  // Announces leases up to the next gathered_layers fetches behind the current lease. Returns how many of fetches_ may
+  // be issued: these, and the current lease's own.
+  std::size_t look_ahead() {
+    const auto wanted = [this] {
+      const bool own = !fetches_.empty() && fetches_.front().lease == acquired_;
+      return base::size(c_.shape.gathered_layers) + (own ? 1 : 0);
+    };
+    for (; (coming_.empty() || fetches_.size() < wanted()) && next_pass_ < leases_.passes.size(); ++next_pass_)
+      for (const auto& occurrence : leases_.lists[leases_.passes[next_pass_]]) announce(occurrence);
+    return std::min(fetches_.size(), wanted());
   }
 
-  // True if no open lease uses the slot of order_[index], and no lease in order_ before it does.
-  bool slot_is_free(std::size_t index) {
-    const auto& slot = slot_of(order_[index].flat_group);
-    for (std::size_t i = 0; i < index; ++i)
-      if (&slot_of(order_[i].flat_group) == &slot) return false;
-    return slot.open == 0;
-  }
-
-  void fetch(plan::Occurrence occurrence) {
+  void announce(plan::Occurrence occurrence) {
     auto& slot = slot_of(occurrence.flat_group);
-    TRAINYARD_ASSERT(slot.open == 0, "flat group {} is gathered where flat group {} is leased", occurrence.flat_group,
+    const auto lease = acquired_ + std::ssize(coming_);
+    if (!leases_.keeps || slot.coming != occurrence.flat_group)
+      fetches_.push_back({occurrence.flat_group, lease, slot.last_lease});
+    slot.coming = occurrence.flat_group, slot.last_lease = lease;
+    coming_.push_back(occurrence);
+  }
+
+  // True of the current lease's fetch, and of a later one if no open lease uses the slot, and no lease from the current
+  // one on that comes before.
+  bool may_be_issued(const Fetch& fetch) {
+    return fetch.lease == acquired_ || (fetch.behind < acquired_ && slot_of(fetch.flat_group).open == 0);
+  }
+
+  void fetch(int flat_group) {
+    auto& slot = slot_of(flat_group);
+    TRAINYARD_ASSERT(slot.open == 0, "flat group {} is gathered where flat group {} is leased", flat_group,
                      slot.flat_group);
-    slot.flat_group = occurrence.flat_group;
-    auto& group = c_.group(occurrence.flat_group);
-    if (group.size() == 1)
-      group.all_gather(c_.compute, own_shard(occurrence.flat_group), whole(occurrence.flat_group));  // a copy
-    else
-      slot.arrives = c_.gather(occurrence.flat_group, own_shard(occurrence.flat_group), whole(occurrence.flat_group),
-                               slot.released);
+    slot.flat_group = flat_group;
+    auto& group = c_.group(flat_group);
+    if (group.size() == 1) group.all_gather(c_.compute, own_shard(flat_group), whole(flat_group));  // a copy
+    else slot.arrives = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), slot.released);
   }
 
   StoreContext& c_;
@@ -101,9 +121,11 @@ class GatheredWeights : public Weights {
   std::vector<base::View> shards_;
   std::vector<Slot> slots_;
   plan::LeaseOrder leases_;
-  std::deque<plan::Occurrence> order_;  // the next leases, the current one first
-  std::size_t next_pass_ = 0;           // index into leases_.passes: the first pass that is not in order_ yet
-  std::size_t next_fetch_ = 0;          // index into order_: the first lease whose fetch was not issued yet
+  std::int64_t acquired_ = 0;            // leases so far: the number of the current one, counted from 0
+  std::deque<plan::Occurrence> coming_;  // the announced leases, the current one first
+  std::deque<Fetch> fetches_;            // of the announced leases, in order
+  std::size_t next_pass_ = 0;            // index into leases_.passes: the first pass that is not announced yet
+  std::size_t next_fetch_ = 0;           // index into fetches_: the first that was not issued yet
 };
 
 }  // namespace

@@ -62,8 +62,11 @@ class GradientReduction {
   Transfers::Ticket reduce(plan::Occurrence occurrence, int source, base::View gradient);
   base::View& sum(plan::Occurrence occurrence) { return sums_[index(occurrence)]; }
   std::size_t index(plan::Occurrence occurrence) const { return base::size(c_.set.occurrence_index(occurrence)); }
+  // Breadth first, the accumulation steps of a layer follow one another: they take turns, so that none waits for the
+  // reduction of the one before.
   std::size_t slot_index(plan::Occurrence occurrence, int source) const {
-    return base::size(slots_.slot_of(occurrence.flat_group, source));
+    const auto turns_before = c_.shape.breadth_first ? position_.round * sources(occurrence) : 0;
+    return base::size(slots_.slot_of(occurrence.flat_group, turns_before + source));
   }
 
   StoreContext& c_;

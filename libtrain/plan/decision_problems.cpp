@@ -16,6 +16,7 @@
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/schedule/partition.h"
+#include "libtrain/plan/schedule_problems.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/limits.h"
@@ -362,21 +363,7 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({base::text("the topology has {} stages, but $pipeline-parallel is {}", p.topology.size(Axis::pipe),
                               p.pipeline),
                    base::text("$pipeline-parallel {}", p.topology.size(Axis::pipe))});
-  const bool interleaved = p.pipeline_schedule == PipelineSchedule::interleaved;
-  if (p.virtual_stages > 1 && !interleaved)
-    out.push_back({base::text("$virtual-stages {} needs $pipeline-schedule interleaved: other schedules have one "
-                              "virtual stage a pipeline stage",
-                              p.virtual_stages),
-                   base::text("$pipeline-schedule interleaved, or $virtual-stages 1")});
-  if (p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::one_f_one_b &&
-      p.pipeline_schedule != PipelineSchedule::gpipe)
-    out.push_back({base::text("$pipeline-schedule {} needs stages, and $pipeline-parallel is 1", schedule_text(p)),
-                   base::text("$pipeline-parallel 2, or leave the schedule out")});
-  if (p.pipeline_schedule == PipelineSchedule::zero_bubble && p.recompute != Recompute::none)
-    out.push_back({base::text("$pipeline-schedule zero-bubble computes weight gradients later, from activations that "
-                              "$recompute {} does not keep",
-                              name_of(p.recompute)),
-                   base::text("$recompute none, or $pipeline-schedule 1f1b")});
+  schedule_problems(p, out);
   if (p.pipeline == 1 && p.partition != ParallelLayout().partition) {
     out.push_back(
         {base::text("$partition {} says where stages begin, and $pipeline-parallel is 1", base::one_line(p.partition)),

@@ -61,7 +61,8 @@ Extent extent(const Plan& p) {
   // A pipeline stage may have nearly all layers.
   const double chunks = number(p.virtual_stages);
   double in_flight = chunks;
-  if (p.pipeline_schedule == PipelineSchedule::gpipe) in_flight = number(p.batch().places());
+  if (p.pipeline_schedule == PipelineSchedule::gpipe || p.breadth_first(p.batch()))
+    in_flight = number(p.batch().places());
   else if (p.pipeline > 1) in_flight = (chunks + 1) * number(p.pipeline) + chunks;
   const double activations = in_flight * (8 * (rows * widths + experts.once) + 64 * 64) * (layers + 8);
   const double team = number(p.threads) * 8 *

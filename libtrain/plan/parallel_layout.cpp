@@ -127,13 +127,15 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "interleaved or zero-bubble",
     schedule_names());
   v.is({T::evaluation});
-  v("virtual-stages", c.virtual_stages, how, "virtual stages of each pipeline stage, for interleaved",
-    ranges::virtual_stages);
+  v("virtual-stages", c.virtual_stages, how, "virtual stages of each stage, for interleaved", ranges::virtual_stages);
   v.is({T::evaluation, T::later_in_plans});
   v("partition", c.partition, how,
-    "where pipeline stages begin: uniform, parameters, flops, type:REGEX, or first "
-    "layers as 0,3,6");
+    "where stages begin: uniform, parameters, flops, type:REGEX, or first layers as 0,3,6");
   v.is({T::evaluation, T::later_in_plans});
+  v("accumulation-order", c.accumulation_order, how,
+    "depth: a micro-batch passes all layers at a time; breadth: all micro-batches pass a layer",
+    base::Choices<AccumulationOrder>{{"depth", AccumulationOrder::depth}, {"breadth", AccumulationOrder::breadth}});
+  v.is({T::free_on_resume, T::later_in_plans});
   v("gathered-layers", c.gathered_layers, how,
     "layers whose weights are gathered at once: the prefetch depth of ZeRO 3", ranges::gathered_layers);
   v.formerly("layer-slots");

@@ -38,6 +38,7 @@ struct ParallelLayout {
   std::string optimizer = default_optimizer;    // name of an OptimizerKind
   base::DType moment_dtype = base::DType::f32;  // of the optimizer's states: f32 or bf16
   BatchRamp batch_ramp = {};                    // how the batch grows to global_batch
+  AccumulationOrder accumulation_order = AccumulationOrder::depth;
 };
 
 // Names, help texts with units, and ranges.

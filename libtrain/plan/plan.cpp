@@ -102,15 +102,21 @@ Stages stages_of(const Plan& p) {
 }
 
 std::vector<int> slots_of_stage(const Plan& p, int stage) {
+  if (p.breadth_first(p.batch())) return {static_cast<int>(p.batch().places())};
   if (p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::gpipe) return {1};
   return most_in_flight(p.pipeline_schedule, p.batch().places(), p.pipeline, p.virtual_stages, stage);
 }
 
 std::vector<Action> actions(const Plan& p, int rank) { return actions(p, rank, p.batch()); }
 
+Pipeline pipeline_of(const Plan& p, int stage, const BatchPlan& batch) {
+  const auto items = part_of(p.model, p.stages, stage).chunks.front();
+  return {p.pipeline_schedule, p.pipeline, p.virtual_stages, p.breadth_first(batch) ? items.end - items.begin : 0};
+}
+
 std::vector<Action> actions(const Plan& p, int rank, const BatchPlan& batch) {
-  return step_actions(batch, p.topology.reduction_position(rank), {p.pipeline_schedule, p.pipeline, p.virtual_stages},
-                      p.stage_of(rank));
+  const int stage = p.stage_of(rank);
+  return step_actions(batch, p.topology.reduction_position(rank), pipeline_of(p, stage, batch), stage);
 }
 
 MemoryBytes memory_of_stage(const Plan& p, int stage) {

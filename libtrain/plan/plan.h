@@ -48,6 +48,10 @@ struct Plan : ParallelLayout {
   BatchPlan batch() const {
     return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data), batch_ramp.in_samples(sequence)};
   }
+  // In a step that is divided like this, do all micro-batches pass a layer before the next layer?
+  bool breadth_first(const BatchPlan& of) const {
+    return accumulation_order == AccumulationOrder::breadth && of.places() > 1;
+  }
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
   const MemoryBytes& memory_of(int rank) const { return base::at(stage_memory, stage_of(rank)); }
   // The first rank's share of each layer's experts. Other ranks have other experts, of the same sizes.
@@ -63,7 +67,14 @@ struct Plan : ParallelLayout {
     return part_of(model, stages, stage_of(rank)).with_experts(share);
   }
   StateShape states() const {
-    return {zero, dtype, gradient_dtype, batch(), gathered_layers, topology, &optimizer_kind(optimizer, moment_dtype)};
+    return {zero,
+            dtype,
+            gradient_dtype,
+            batch(),
+            gathered_layers,
+            topology,
+            &optimizer_kind(optimizer, moment_dtype),
+            breadth_first(batch())};
   }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;
@@ -94,6 +105,9 @@ Stages stages_of(const Plan& plan);
 // For each chunk of a stage: the micro-batches of a rank between forward and the end of backward at one time. A
 // micro-batch is in flight longest in the stage's first chunk.
 std::vector<int> slots_of_stage(const Plan& plan, int stage);
+
+// How a stage works on a step that is divided as `batch` says.
+Pipeline pipeline_of(const Plan& plan, int stage, const BatchPlan& batch);
 
 // The actions of a rank in a step, by the plan's schedule: in the largest step, or in a step that is divided as `batch`
 // says.

@@ -139,6 +139,11 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   }
   if (pass == Pass::train)
     if (const auto recompute = recompute_remedy(plan)) out.push_back(*recompute);
+  if (pass == Pass::train && plan.breadth_first(plan.batch())) {
+    auto other = plan;
+    other.accumulation_order = AccumulationOrder::depth;
+    add(base::text("$accumulation-order depth"), other);
+  }
   if (pass == Pass::train && plan.dtype == base::DType::f32) {
     auto other = plan;
     other.dtype = base::DType::bf16;

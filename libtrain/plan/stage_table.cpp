@@ -60,7 +60,7 @@ std::vector<double> of_stages(const Plan& p, const std::vector<double>& of_parts
 double seconds_of(const Plan& p, std::int64_t micros, const std::vector<PartCosts>& costs) {
   std::vector<std::vector<Action>> lists;
   for (int stage = 0; stage < p.pipeline; ++stage)
-    lists.push_back(step_actions({micros, 1, 1, 1}, 0, {p.pipeline_schedule, p.pipeline, p.virtual_stages}, stage));
+    lists.push_back(step_actions({micros, 1, 1, 1}, 0, pipeline_of(p, stage, {micros, 1, 1, 1}), stage));
   const auto out = simulate(lists, p.virtual_stages, costs, 0, micros);
   return out.problem.empty() ? out.seconds : -1;
 }
@@ -170,8 +170,9 @@ std::optional<Idle> idle_of(const Plan& p) {
 namespace {
 
 // Single changes that may reduce waiting. A change that makes an illegal plan is skipped.
-constexpr std::array<void (*)(Plan&), 6> changes{
+constexpr std::array<void (*)(Plan&), 7> changes{
     [](Plan& p) { p.global_batch *= 2; },
+    [](Plan& p) { p.accumulation_order = AccumulationOrder::depth; },
     [](Plan& p) { p.pipeline_schedule = PipelineSchedule::one_f_one_b, p.virtual_stages = 1; },
     [](Plan& p) { p.pipeline_schedule = PipelineSchedule::interleaved, p.virtual_stages *= 2; },
     [](Plan& p) { p.pipeline_schedule = PipelineSchedule::zero_bubble, p.virtual_stages = 1; },

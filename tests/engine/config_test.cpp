@@ -79,10 +79,10 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   };
   using Names = std::set<std::string>;
   EXPECT_EQ(named(base::FieldTrait::per_rank), (Names{"threads", "memory-limit", "progress", "model", "data", "plan"}));
-  EXPECT_EQ(
-      named(base::FieldTrait::free_on_resume),
-      (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
-             "loss-scale", "moment-dtype", "device", "threads", "recompute", "save-every", "keep", "save-throttle"}));
+  EXPECT_EQ(named(base::FieldTrait::free_on_resume),
+            (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
+                   "loss-scale", "moment-dtype", "device", "threads", "recompute", "accumulation-order", "save-every",
+                   "keep", "save-throttle"}));
   EXPECT_EQ(named(base::FieldTrait::identity), (Names{"global-batch",
                                                       "micro-batch",
                                                       "sequence",
@@ -108,7 +108,7 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   EXPECT_EQ(named(base::FieldTrait::later_in_plans),
             (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
                    "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages",
-                   "partition", "optimizer", "moment-dtype"}));
+                   "partition", "optimizer", "moment-dtype", "accumulation-order"}));
   EXPECT_EQ(named(base::FieldTrait::divides_ranks),
             (Names{"tensor-parallel", "expert-parallel", "expert-ranks-per-node", "pipeline-parallel"}));
   EXPECT_EQ(named(base::FieldTrait::of_held_experts),

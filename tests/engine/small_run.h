@@ -33,6 +33,7 @@ struct ParallelLayout {
   int expert_overlap_chunks = 1;
   int expert_ranks_per_node = 1;
   std::int64_t expert_capacity_buffer = 0;
+  bool breadth_first = false;
 };
 
 class SmallRun {
@@ -145,6 +146,7 @@ class SmallRun {
     c.expert_parallel = layout.experts, c.expert_overlap_chunks = layout.expert_overlap_chunks,
     c.expert_capacity_buffer = layout.expert_capacity_buffer;
     c.expert_ranks_per_node = layout.expert_ranks_per_node;
+    c.accumulation_order = layout.breadth_first ? plan::AccumulationOrder::breadth : plan::AccumulationOrder::depth;
     c.pipeline = layout.pipeline, c.virtual_stages = layout.virtual_stages, c.partition = layout.partition;
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == layout.schedule) c.pipeline_schedule = schedule;

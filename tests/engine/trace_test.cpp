@@ -74,6 +74,8 @@ RunConfig small(const SmallRun& runs, const std::string& name) {
 plan::Plan plan_of(const ParallelLayout& layout, const RunConfig& c) {
   plan::Plan p;
   p.topology = plan::replicas_of(layout.ranks, layout.tensor);
+  p.model.layers = 3;
+  if (layout.breadth_first) p.accumulation_order = plan::AccumulationOrder::breadth;
   p.global_batch = c.global_batch, p.micro_batch = c.micro_batch, p.local_accumulation = c.local_accumulation;
   return p;
 }
@@ -95,6 +97,7 @@ void expect_lists(const Traced& t, const ParallelLayout& layout, const RunConfig
       EXPECT_EQ(args["micro"], action.micro);
       EXPECT_EQ(args["slot"], action.slot);
       EXPECT_EQ(args["chunk"], action.chunk);
+      EXPECT_EQ(args.value("block", std::int64_t{-1}), action.block);
       EXPECT_GE(found[i]["ts"].get<double>(), over - 0.01) << "actions follow one another";
       over = found[i]["ts"].get<double>() + found[i]["dur"].get<double>();
     }
@@ -141,8 +144,9 @@ void expect_nested(const Traced& t, int ranks) {
 TEST(Trace, HoldsEveryActionEveryCallAndEverySaveOfEachRank) {
   SmallRun runs;
   int n = 0;
-  for (const auto& layout : {ParallelLayout{2, 0}, ParallelLayout{2, 2}, ParallelLayout{3, 3},
-                             ParallelLayout{2, 1, 1, "f32", "none", 2}, ParallelLayout{1, 0}}) {
+  for (const auto& layout :
+       {ParallelLayout{2, 0}, ParallelLayout{2, 2}, ParallelLayout{3, 3}, ParallelLayout{2, 1, 1, "f32", "none", 2},
+        ParallelLayout{1, 0}, ParallelLayout{.ranks = 2, .zero = 3, .breadth_first = true}}) {
     SCOPED_TRACE(fmt::format("{} ranks, ZeRO {}, {} tensor", layout.ranks, layout.zero, layout.tensor));
     auto c = small(runs, fmt::format("all-{}", n++));
     const auto t = run_traced(runs, c, layout);

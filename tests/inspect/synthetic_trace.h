@@ -15,6 +15,7 @@ struct Synthetic {
   int stages = 2, chunks = 1, micros = 3;
   std::int64_t steps = 1;
   double forward = 1e-3, input_gradients = 1e-3, weight_gradients = 1e-3;
+  std::int64_t blocks = 0;  // of each stage, breadth first
 };
 
 inline plan::Simulated simulated(const Synthetic& s, const std::vector<std::vector<plan::Action>>& lists) {
@@ -26,7 +27,7 @@ inline plan::Simulated simulated(const Synthetic& s, const std::vector<std::vect
 inline std::vector<std::vector<plan::Action>> lists_of(const Synthetic& s) {
   std::vector<std::vector<plan::Action>> lists;
   for (int stage = 0; stage < s.stages; ++stage)
-    lists.push_back(plan::step_actions({s.micros, 1, 1, 1}, 0, {s.schedule, s.stages, s.chunks}, stage));
+    lists.push_back(plan::step_actions({s.micros, 1, 1, 1}, 0, {s.schedule, s.stages, s.chunks, s.blocks}, stage));
   return lists;
 }
 
@@ -65,7 +66,7 @@ inline std::string trace_of(const Synthetic& s) {
                          nullptr,
                          now,
                          end,
-                         {step, a.round, a.place, a.micro, a.chunk, a.slot}});
+                         {step, a.round, a.place, a.micro, a.chunk, a.slot, a.block < 0 ? base::not_traced : a.block}});
         now = end;
       }
     }

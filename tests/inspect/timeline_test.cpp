@@ -50,7 +50,9 @@ std::string with(std::string text, const std::string& from, const std::string& t
 TEST(Timeline, OfASimulatedStepIsThatOfItsSimulation) {
   for (const auto& s : {Synthetic{Schedule::naive, 3, 1, 4}, Synthetic{Schedule::gpipe, 4, 1, 8},
                         Synthetic{Schedule::one_f_one_b, 4, 1, 8}, Synthetic{Schedule::interleaved, 2, 2, 4},
-                        Synthetic{Schedule::zero_bubble, 4, 1, 8}, Synthetic{Schedule::one_f_one_b, 1, 1, 3}}) {
+                        Synthetic{Schedule::zero_bubble, 4, 1, 8}, Synthetic{Schedule::one_f_one_b, 1, 1, 3},
+                        Synthetic{.schedule = Schedule::one_f_one_b, .stages = 1, .micros = 3, .blocks = 4},
+                        Synthetic{.schedule = Schedule::gpipe, .stages = 3, .micros = 5, .blocks = 4}}) {
     SCOPED_TRACE(fmt::format("schedule {}, {} stages", static_cast<int>(s.schedule), s.stages));
     const auto expected = trainyard::testing::simulated(s, trainyard::testing::lists_of(s));
     const auto trace = read(trace_of(s));

@@ -79,7 +79,7 @@ class Rank {
   void step(std::int64_t step) {
     const auto& batch = states_.batch;
     store_.begin_step({{plan::leases_of(accesses_)},
-                       std::vector<std::uint8_t>(
+                       std::vector<std::uint32_t>(
                            static_cast<std::size_t>(batch.accumulation_steps() * batch.local_accumulation), 0)});
     for (std::int64_t round = 0; round < batch.accumulation_steps(); ++round)
       for (std::int64_t k = 0; k < batch.local_accumulation; ++k)

@@ -186,6 +186,48 @@ TEST(Weights, EveryLeaseIsAGather) {
     });
 }
 
+// An order that keeps flat groups, as breadth first: three micro-batches pass a block before the next block. Each slot
+// is filled again only for another flat group, and the next block's weights come while this one computes.
+TEST(Weights, KeptOnesAreGatheredWhereTheSlotHasAnotherOne) {
+  // The layers that backward gathers again, and the gathers that were issued behind the first lease of each pass of the
+  // first micro-batch through the embedding, the five layers and the head.
+  struct Expected {
+    int slots;
+    std::vector<int> again;
+    std::vector<std::size_t> issued;
+  };
+  const std::vector<Expected> expected = {
+      {1, {5, 4, 3, 2}, {2, 3, 4, 5, 6, 8, 8}}, {2, {4, 3, 2}, {3, 4, 5, 6, 8, 8, 8}}, {9, {}, {8, 8, 8, 8, 8, 8, 8}}};
+  for (const auto& want : expected)
+    on_ranks(tied_model(), {2, 3, base::DType::f32, 2, 1, want.slots}, [&want](Ground& g) {
+      PlainModel plain(g.set.flat_groups, g.set.occurrences, 2);
+      const auto weights = make_weights(g);
+      plan::LeaseOrder order;
+      order.keeps = true;
+      order.lists = {{{0, 0}, {1, 0}}, {{2, 0}}, {{3, 0}}, {{4, 0}}, {{5, 0}}, {{6, 0}}, {{7, 0}, {0, 1}}};
+      for (const std::uint32_t pass : {0, 1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1})
+        order.passes.insert(order.passes.end(), 3, pass);
+      for (int step = 0; step < 2; ++step) {
+        plain.scatter(step);
+        write_shards(*weights, g, plain);
+        g.data.calls.clear();
+        weights->begin_passes(order);
+        std::vector<std::size_t> issued;
+        for (std::size_t i = 0; i < order.passes.size(); ++i) {
+          const auto& leases = order.lists[order.passes[i]];
+          for (const auto occurrence : leases) {
+            expect_lease(*weights, g, plain, occurrence);
+            if (i % 3 == 0 && i < 21 && occurrence == leases.front()) issued.push_back(g.data.calls.size());
+          }
+        }
+        EXPECT_EQ(issued, want.issued) << want.slots;
+        auto all = padded(plain, {0, 1, 2, 3, 4, 5, 6, 7});
+        for (const int u : want.again) all.push_back(plain.flat_group(u).padded);
+        EXPECT_EQ(gathered(g), all) << want.slots;
+      }
+    });
+}
+
 TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
   on_ranks(tied_model(), {1, 3}, [](Ground& g) {
     const PlainModel plain(g.set.flat_groups, g.set.occurrences, 1);

@@ -75,7 +75,7 @@ struct Training {
     const auto groups = g.layout.micros / g.layout.local_accumulation,
                rounds = (groups + g.layout.ranks - 1) / g.layout.ranks;
     store.begin_step({{plan::leases_of(accesses)},
-                      std::vector<std::uint8_t>(static_cast<std::size_t>(rounds * g.layout.local_accumulation), 0)});
+                      std::vector<std::uint32_t>(static_cast<std::size_t>(rounds * g.layout.local_accumulation), 0)});
     for (std::int64_t round = 0; round < rounds; ++round) {
       const auto group = round * g.layout.ranks + g.rank();
       for (std::int64_t k = 0; k < g.layout.local_accumulation; ++k) {

@@ -27,6 +27,17 @@ done < <(rows parallelism.md 'Data parallelism and ZeRO')
 [ $count = 4 ] || fail "$count rows of ZeRO stages"
 
 count=0
+says parallelism.md 'Of gpt2 in bf16 on 8 ranks with ZeRO 3, `--recompute full`, and 256 sequences a step in micro-batches of 4:'
+while IFS='|' read -r order local memory sent; do
+  plan --model gpt2 --ranks 8 --zero 3 --dtype bf16 --recompute full --global-batch 256 --micro-batch 4 \
+    --accumulation-order "$order" --local-accumulation "$local"
+  found=$(jq -r "$bytes"'.predicted | [([.rank_bytes[]] | add | gb), ([.step_traffic[].operations[].bytes] | add | gb)] | join("|")' out)
+  [ "$found" = "$memory|$sent" ] || fail "--accumulation-order $order --local-accumulation $local: $found, the guide says $memory|$sent"
+  count=$((count + 1))
+done < <(grep -E '^\| `(depth|breadth)` \| [0-9]' "$guide/parallelism.md" | tr -d '`' | sed 's/^| *//; s/ *|$//; s/ *| */|/g')
+[ $count = 4 ] || fail "$count rows of accumulation orders"
+
+count=0
 says parallelism.md 'For llama-8b on 64 ranks, with 64 sequences of 8192 tokens a step, ZeRO 1 and bf16:'
 words=(--model llama-8b --ranks 64 --zero 1 --dtype bf16 --global-batch 64 --sequence 8192)
 while IFS='|' read -r t memory split replicas neighbours; do

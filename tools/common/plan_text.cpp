@@ -141,10 +141,11 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
       p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype), optimizer_text(p),
       p.device == base::DeviceKind::cuda ? "a GPU a rank"
                                          : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
-  out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}, {} (attention counted {})\n",
+  out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}{}, {} (attention counted {})\n",
                      batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence,
                      p.local_accumulation > 1 ? fmt::format("local accumulation {}, ", p.local_accumulation) : "",
-                     base::counted(batch.accumulation_steps(), "accumulation step"), base::rate_text(p.flops, "FLOP"),
+                     base::counted(batch.accumulation_steps(), "accumulation step"),
+                     p.breadth_first(batch) ? ", breadth first" : "", base::rate_text(p.flops, "FLOP"),
                      attention.empty() ? "in full" : "by its blocks");
   if (const auto ramp = plan::ramp_text(p); !ramp.empty()) out += "            " + ramp + "\n";
   const auto row = [&](const std::string& name, std::int64_t bytes) {

@@ -133,7 +133,8 @@ void add_ideal(const Trace& trace, Timeline& t) {
       auto& list = lists.emplace_back();
       for (const auto* s : actions_of(trace.ranks[static_cast<std::size_t>(stage * of_stage + pipeline)], t.step)) {
         list.push_back(s->action);
-        if (stage == 0 && s->action.kind == Action::Kind::forward && s->action.chunk == 0 && s->action.micro >= 0)
+        if (stage == 0 && s->action.kind == Action::Kind::forward && s->action.chunk == 0 && s->action.block <= 0 &&
+            s->action.micro >= 0)
           ++micros;
       }
     }

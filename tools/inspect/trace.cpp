@@ -20,7 +20,7 @@ using Kind = plan::Action::Kind;
 
 constexpr int deepest = 8;
 constexpr std::int64_t most_ranks = 1'000'000, most_threads = 1000, most_chunks = 1000, most_slots = 100'000,
-                       most_micros = 1'000'000'000;
+                       most_blocks = 1'000'000, most_micros = 1'000'000'000;
 constexpr double longest_microseconds = 1e15;
 
 std::optional<Kind> action_named(const std::string& name) {
@@ -130,6 +130,7 @@ class Reader {
     a.micro = integer_or(-1, args, "micro", -1, most_micros);
     a.chunk = static_cast<int>(integer_or(-1, args, "chunk", -1, most_chunks));
     a.slot = static_cast<int>(integer_or(-1, args, "slot", -1, most_slots));
+    a.block = integer_or(-1, args, "block", 0, most_blocks);
   }
 
   void about(const Json& other) {

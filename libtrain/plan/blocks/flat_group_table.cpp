@@ -96,7 +96,7 @@ std::int64_t FlatGroupTable::largest_shared() const {
 // The flat groups before and after the layers have slots in their order. The slots of layers lie together, between
 // them.
 SlotPlan::SlotPlan(const FlatGroupTable& table, int gathered_layers,
-                   const std::function<bool(const FlatGroupEntry&)>& has_buffer)
+                   const std::function<bool(const FlatGroupEntry&)>& has_buffer, bool by_turns)
     : slot_of_(base::size(table.flat_groups())) {
   struct Rotation {  // for the flat groups of layers with the same place in their block
     std::int64_t flat_groups = 0, seen = 0;
@@ -112,7 +112,7 @@ SlotPlan::SlotPlan(const FlatGroupTable& table, int gathered_layers,
     if (e.flat_group.part != Part::layers) continue;
     auto& rotation = rotation_of(e);
     rotation.flat_groups += e.times;
-    rotation.takes_turns = rotation.takes_turns || (has_buffer && e.contributions > 1);
+    rotation.takes_turns = rotation.takes_turns || by_turns || (has_buffer && e.contributions > 1);
   }
   bool begun = false;
   for (const auto& e : table.entries()) {

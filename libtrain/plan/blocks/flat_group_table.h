@@ -52,16 +52,17 @@ class SlotPlan {
  public:
   // With has_buffer, these are the slots of gradients. A flat group without a buffer then has an empty slot. A group
   // with several contributions uses several slots in turn. So if some group of a rotation has several contributions,
-  // all slots of that rotation have the same size.
+  // all slots of that rotation have the same size. So it is with `by_turns` for all groups.
   SlotPlan(const FlatGroupTable& table, int gathered_layers,
-           const std::function<bool(const FlatGroupEntry&)>& has_buffer = {});
-  // flat_group: index into flat_groups(part); turn: the contribution.
-  int slot_of(int flat_group, int turn = 0) const {
+           const std::function<bool(const FlatGroupEntry&)>& has_buffer = {}, bool by_turns = false);
+  // flat_group: index into flat_groups(part); turn: the contribution, or any count with `by_turns`.
+  int slot_of(int flat_group, std::int64_t turn = 0) const {
     const auto& s = slot_of_.at(base::size(flat_group));
-    return s.first + (s.place + turn) % s.slots;
+    return s.first + static_cast<int>((s.place + turn) % s.slots);
   }
   const std::vector<std::int64_t>& elements() const { return elements_; }  // of each slot
-  std::int64_t bytes(std::int64_t element_bytes) const;                    // each slot rounded up to 64 bytes
+  std::int64_t flat_groups() const { return std::ssize(slot_of_); }
+  std::int64_t bytes(std::int64_t element_bytes) const;  // each slot rounded up to 64 bytes
 
  private:
   struct Slots {  // slots first to first + slots - 1, which a flat group uses in turn; it begins at first + place

@@ -23,7 +23,8 @@ GradientPlan gradient_plan(const StateShape& s, int sources) {
 std::int64_t kept_sources(const StateShape& s, int sources) { return s.batch.local_accumulation == 1 ? 1 : sources; }
 
 SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& s) {
-  return {table, s.gathered_layers, [&](const FlatGroupEntry& e) { return gradient_plan(s, e.contributions).buffers; }};
+  return {table, s.gathered_layers, [&](const FlatGroupEntry& e) { return gradient_plan(s, e.contributions).buffers; },
+          s.breadth_first};
 }
 
 StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {

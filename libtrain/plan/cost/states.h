@@ -22,6 +22,7 @@ struct StateShape {
   int gathered_layers = 2;  // layers whose flat groups are gathered or reduced at once
   Topology topology;        // the ranks of a flat group's group: its number of shards
   const OptimizerKind* optimizer = &optimizer_kind(default_optimizer);
+  bool breadth_first = false;  // all micro-batches of a step pass a layer before the next layer
 };
 
 // How gradients are kept. It follows from the ZeRO stage, local accumulation and the number of accumulation steps:
@@ -40,7 +41,8 @@ struct GradientPlan {
 GradientPlan gradient_plan(const StateShape& shape, int sources = 1);
 // How many local gradients of an occurrence are kept at the same time, if any are kept.
 std::int64_t kept_sources(const StateShape& shape, int sources);
-// The flat group buffers. Flat groups without a buffer have empty slots.
+// The flat group buffers. Flat groups without a buffer have empty slots. Breadth first, micro-batches of one layer
+// follow one another, so they use its buffers in turn.
 SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& shape);
 
 // With tensor parallelism, transfers of flat groups are divided into segments of so many bytes, over all shards

@@ -1,10 +1,12 @@
 // Calls and bytes of a step.
 #include "libtrain/plan/cost/traffic.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/parameter_norms.h"
+#include "libtrain/plan/schedule/accesses.h"
 
 #include <algorithm>
 
@@ -34,12 +36,12 @@ std::int64_t segments_of_call(const FlatGroupEntry& e, base::DType type, const T
   return transfer_segments(e.layout.padded * base::size_of(type), e.shards, topology, most);
 }
 
-// ZeRO stage 3: every lease of a micro-batch gathers its flat group.
-template <class Leases> std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& shape,
-                                                        std::int64_t micros, std::int64_t most, Leases leases) {
+// ZeRO stage 3. times(entry): how often the flat groups of the entry are gathered, together.
+template <class Times>
+std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& shape, std::int64_t most, Times times) {
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
-    if (const auto n = micros * e.times * leases(e); n > 0)
+    if (const auto n = times(e); n > 0)
       add_calls(out, e,
                 {.operation = "all_gather",
                  .type = shape.working,
@@ -47,6 +49,20 @@ template <class Leases> std::vector<SizedCalls> gathers(const FlatGroupTable& ta
                  .sending = n,
                  .segments = segments_of_call(e, shape.working, shape.topology, most)});
   return out;
+}
+
+// Of a training step. Every lease of a micro-batch gathers its flat group, unless a step works breadth first.
+std::vector<SizedCalls> step_gathers(const ModelPart& part, const FlatGroupTable& table, const StateShape& shape,
+                                     std::int64_t most) {
+  const auto micros = shape.batch.lockstep_micros();
+  if (!shape.breadth_first)
+    return gathers(table, shape, most, [&](const FlatGroupEntry& e) { return micros * e.times * e.training_leases; });
+  const auto each = breadth_first_gathers(part, SlotPlan(table, shape.gathered_layers), micros);
+  return gathers(table, shape, most, [&](const FlatGroupEntry& e) {
+    std::int64_t n = 0;
+    for (std::int64_t i = 0; i < e.times; ++i) n += base::at(each, e.index + i * e.stride);
+    return n;
+  });
 }
 
 std::int64_t stream_bytes_sent(const ModelConfig& m, const MicroShape& s) {
@@ -103,9 +119,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
                .segments = library ? 1 : segments_of_call(e, shape.gradient, shape.topology, most)});
   }
   if (shape.zero == 3) {
-    for (auto& c :
-         gathers(table, shape, batch.lockstep_micros(), most, [](const auto& e) { return e.training_leases; }))
-      out.push_back(std::move(c));
+    for (auto& c : step_gathers(part, table, shape, most)) out.push_back(std::move(c));
   } else {
     // Gradient sums are gathered at the end of a step, where nothing waits behind them. So each is one call.
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;
@@ -199,8 +213,9 @@ std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {
 std::vector<Traffic> validation_traffic(const ModelPart& part, const StateShape& shape, std::int64_t sequences) {
   const auto d = shape.batch.data_ranks;
   if (shape.zero != 3 || d == 1) return {};
-  return added_up(gathers(FlatGroupTable(part, shape.topology), shape, validation_rounds(shape.batch, sequences),
-                          segment_bytes, [](const auto& e) { return e.evaluation_leases; }));
+  const auto rounds = validation_rounds(shape.batch, sequences);
+  return added_up(gathers(FlatGroupTable(part, shape.topology), shape, segment_bytes,
+                          [&](const FlatGroupEntry& e) { return rounds * e.times * e.evaluation_leases; }));
 }
 
 }  // namespace trainyard::plan

@@ -92,17 +92,57 @@ std::vector<Occurrence> leases_of(const std::vector<Access>& accesses) {
   return out;
 }
 
+namespace {
+
+// List b is the forward pass of block b, list blocks + b its backward pass.
+LeaseOrder breadth_first_leases(const ModelPart& part, const std::vector<Action>& actions) {
+  LeaseOrder out;
+  out.keeps = true;
+  const auto blocks = accesses_of_blocks(part);
+  for (const auto& block : blocks) out.lists.push_back(leases_of(block.forward));
+  for (const auto& block : blocks) out.lists.push_back(leases_of(block.backward));
+  for (const auto& a : actions)
+    if (a.block >= 0)
+      out.passes.push_back(
+          static_cast<std::uint32_t>(a.kind == Action::Kind::forward ? a.block : std::ssize(blocks) + a.block));
+  return out;
+}
+
+}  // namespace
+
 LeaseOrder step_leases(const ModelPart& part, const std::vector<Action>& actions) {
+  if (std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.block >= 0; }))
+    return breadth_first_leases(part, actions);
   const auto chunks = static_cast<int>(part.chunks.size());
-  TRAINYARD_ASSERT(2 * chunks <= 256, "{} chunks", chunks);
   LeaseOrder out;
   for (int c = 0; c < chunks; ++c) out.lists.push_back(leases_of(forward_accesses(part, c)));
   for (int c = 0; c < chunks; ++c) out.lists.push_back(leases_of(backward_accesses(part, c)));
   for (const auto& a : actions) {
-    if (a.kind == Action::Kind::forward) out.passes.push_back(static_cast<std::uint8_t>(a.chunk));
+    if (a.kind == Action::Kind::forward) out.passes.push_back(static_cast<std::uint32_t>(a.chunk));
     if (a.kind == Action::Kind::backward || a.kind == Action::Kind::input_gradients)
-      out.passes.push_back(static_cast<std::uint8_t>(chunks + a.chunk));
+      out.passes.push_back(static_cast<std::uint32_t>(chunks + a.chunk));
   }
+  return out;
+}
+
+// A second pass of a block finds its slots as every later pass does.
+std::vector<std::int64_t> breadth_first_gathers(const ModelPart& part, const SlotPlan& slots, std::int64_t micros) {
+  std::vector<std::int64_t> out(base::size(slots.flat_groups()), 0);
+  std::vector<int> held(slots.elements().size(), -1);  // for each slot the flat group in it
+  const auto pass = [&](const std::vector<Access>& accesses, std::int64_t times) {
+    for (const auto& occurrence : leases_of(accesses)) {
+      auto& in_slot = base::at(held, slots.slot_of(occurrence.flat_group));
+      if (in_slot != occurrence.flat_group) base::at(out, occurrence.flat_group) += times;
+      in_slot = occurrence.flat_group;
+    }
+  };
+  const auto passes = [&](const std::vector<Access>& accesses) {
+    pass(accesses, 1);
+    pass(accesses, micros - 1);
+  };
+  const auto blocks = accesses_of_blocks(part);
+  for (const auto& block : blocks) passes(block.forward);
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) passes(block->backward);
   return out;
 }
 

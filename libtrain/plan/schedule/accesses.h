@@ -2,6 +2,7 @@
 // order, and ranks without a micro-batch replay it.
 #pragma once
 
+#include "libtrain/plan/blocks/flat_group_table.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/schedule/schedule.h"
 
@@ -30,9 +31,16 @@ std::vector<Occurrence> leases_of(const std::vector<Access>& accesses);
 // The leases of several passes, stored as a few lists and the order in which the passes use them.
 struct LeaseOrder {
   std::vector<std::vector<Occurrence>> lists;
-  std::vector<std::uint8_t> passes;  // for each pass the index of its list in `lists`
+  std::vector<std::uint32_t> passes;  // for each pass the index of its list in `lists`
+  // A gathered flat group stays in its slot until another one needs the slot, and later leases find it there. Otherwise
+  // every lease gathers. Of steps that work breadth first.
+  bool keeps = false;
 };
 // The leases of all actions of a step. Input gradients lease what a backward does; weight gradients lease nothing.
+// Breadth first there are lists for each block, and the order `keeps`.
 LeaseOrder step_leases(const ModelPart& part, const std::vector<Action>& actions);
+// For each flat group of a part with one chunk: how often a rank gathers it in a step that works breadth first on
+// `micros` micro-batches, with empty ones.
+std::vector<std::int64_t> breadth_first_gathers(const ModelPart& part, const SlotPlan& slots, std::int64_t micros);
 
 }  // namespace trainyard::plan

@@ -75,6 +75,16 @@ std::vector<StageWork> stage_work(PipelineSchedule schedule, std::int64_t micros
   return {};
 }
 
+std::vector<StageWork> breadth_first_work(std::int64_t micros, std::int64_t blocks) {
+  TRAINYARD_ASSERT(micros >= 0 && blocks >= 1, "{} micro-batches, {} blocks", micros, blocks);
+  std::vector<StageWork> out;
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (std::int64_t m = 0; m < micros; ++m) out.push_back({StageWork::Kind::forward, m, 0, b});
+  for (auto b = blocks; b-- > 0;)
+    for (std::int64_t m = 0; m < micros; ++m) out.push_back({StageWork::Kind::backward, m, 0, b});
+  return out;
+}
+
 std::vector<int> most_in_flight(PipelineSchedule schedule, std::int64_t micros, int stages, int chunks, int stage) {
   if (chunks == 1 && schedule == PipelineSchedule::gpipe) return {static_cast<int>(micros)};
   // The number in flight saturates: a list of so many micro-batches reaches the same maximum as any longer list.

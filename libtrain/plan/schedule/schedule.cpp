@@ -21,22 +21,29 @@ Action of_place(Kind kind, const BatchPlan& batch, int data_rank, std::int64_t p
   return a;
 }
 
+bool is_pass(Kind kind) {
+  return kind == Kind::forward || kind == Kind::backward || kind == Kind::input_gradients ||
+         kind == Kind::weight_gradients;
+}
+
 // Adds loads, messages and slots to the order of a stage's work.
 class Program {
  public:
   Program(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage)
       : batch_(batch), data_rank_(data_rank), pipeline_(pipeline), stage_(stage),
-        work_(stage_work(pipeline.schedule, batch.accumulation_steps() * batch.local_accumulation, pipeline.stages,
-                         pipeline.chunks, stage)),
+        work_(pipeline.blocks > 0
+                  ? breadth_first_work(batch.places(), pipeline.blocks)
+                  : stage_work(pipeline.schedule, batch.places(), pipeline.stages, pipeline.chunks, stage)),
         slots_(base::size(pipeline.chunks)) {}
 
   std::vector<Action> made() {
     for (const auto& w : work_)
-      if (w.kind == StageWork::Kind::forward && hears_before(w)) arrivals_.push_back(w);
+      if (w.kind == StageWork::Kind::forward && begins(w) && hears_before(w)) arrivals_.push_back(w);
     for (const auto& w : work_)
-      if (w.kind != StageWork::Kind::forward && w.kind != StageWork::Kind::weight_gradients && hears_behind(w))
+      if (w.kind != StageWork::Kind::forward && w.kind != StageWork::Kind::weight_gradients && ends(w) &&
+          hears_behind(w))
         gradients_.push_back(w);
-    const bool by_rounds = pipeline_.stages == 1 && pipeline_.chunks == 1 &&
+    const bool by_rounds = pipeline_.stages == 1 && pipeline_.chunks == 1 && pipeline_.blocks == 0 &&
                            pipeline_.schedule != PipelineSchedule::gpipe &&
                            pipeline_.schedule != PipelineSchedule::zero_bubble;
     if (!by_rounds) push({Kind::ask, 0}), push({Kind::agree, 0});
@@ -55,13 +62,15 @@ class Program {
   bool idle(const StageWork& w) const {
     return batch_.accumulation_group_of(data_rank_, w.micro / batch_.local_accumulation) < 0;
   }
+  bool begins(const StageWork& w) const { return w.block <= 0; }  // its forward is the first of the chunk's blocks
+  bool ends(const StageWork& w) const { return w.block < 0 || w.block + 1 == pipeline_.blocks; }
   int part(const StageWork& w) const { return w.chunk * pipeline_.stages + stage_; }
   bool hears_before(const StageWork& w) const { return !idle(w) && part(w) > 0; }
   bool hears_behind(const StageWork& w) const { return !idle(w) && part(w) + 1 < pipeline_.stages * pipeline_.chunks; }
   void push(const Action& a) { out_.push_back(a); }
   void push(Kind kind, const StageWork& w, int slot) {
     auto a = of_place(kind, batch_, data_rank_, w.micro);
-    a.chunk = w.chunk, a.slot = slot;
+    a.chunk = w.chunk, a.slot = slot, a.block = is_pass(kind) ? w.block : -1;
     push(a);
   }
   void await() {
@@ -96,16 +105,21 @@ class Program {
     return at == slots.end() ? -1 : static_cast<int>(at - slots.begin());
   }
 
+  // Have the activations been sent whose gradients `of` waits for, when the forward pass `latest` is over?
+  bool sent(const StageWork& of, const StageWork& latest) const {
+    return slot_of(of) >= 0 && (latest.block < 0 || of.micro <= latest.micro);
+  }
+
   void forward(const StageWork& w) {
-    const auto slot = taken(w);
-    if (!idle(w)) push(Kind::load, w, slot);
-    if (hears_before(w)) await();
+    const auto slot = begins(w) ? taken(w) : slot_of(w);
+    if (begins(w) && !idle(w)) push(Kind::load, w, slot);
+    if (begins(w) && hears_before(w)) await();
     push(Kind::forward, w, slot);
-    if (!hears_behind(w)) return;
+    if (!ends(w) || !hears_behind(w)) return;
     push(Kind::send_activations, w, slot);
     // In the order in which the next stage makes the gradients. With several chunks that is not the order of
     // activations.
-    for (; next_gradient_ < gradients_.size() && slot_of(gradients_[next_gradient_]) >= 0; ++next_gradient_)
+    for (; next_gradient_ < gradients_.size() && sent(gradients_[next_gradient_], w); ++next_gradient_)
       push(Kind::receive_gradients, gradients_[next_gradient_], slot_of(gradients_[next_gradient_]));
   }
 
@@ -115,6 +129,7 @@ class Program {
                       : w.kind == StageWork::Kind::input_gradients ? Kind::input_gradients
                                                                    : Kind::weight_gradients;
     push(kind, w, slot);
+    if (!begins(w)) return;
     if (kind != Kind::weight_gradients && hears_before(w)) push(Kind::send_gradients, w, slot);
     if (kind != Kind::input_gradients && slot >= 0) base::at(base::at(slots_, w.chunk), slot) = -1;
   }
@@ -155,6 +170,8 @@ const char* name_of(Action::Kind kind) {
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage) {
   TRAINYARD_ASSERT(batch.micros() % batch.local_accumulation == 0, "{} micro-batches in groups of {}", batch.micros(),
                    batch.local_accumulation);
+  TRAINYARD_ASSERT(pipeline.blocks == 0 || pipeline.chunks == 1, "{} virtual stages work breadth first",
+                   pipeline.chunks);
   return Program(batch, data_rank, pipeline, stage).made();
 }
 

@@ -17,20 +17,21 @@ namespace trainyard::plan {
 // other ranks.
 //  ask       starts joining the stop requests of all ranks for the named round. This is before the backward that ends
 //            the round before it, so that the answer does not queue behind that round's reductions. For the first
-//            round it is at its beginning. With several stages it is once, at the beginning of a step: a later
-//            agreement would empty the pipeline
+//            round it is at its beginning. With several stages, and breadth first, it is once, at the beginning of a
+//            step: a later agreement would empty the pipeline
 //  agree     before a round: the answer is there. A stop request ends the step here, and no weight has changed
 //  load      micro-batch `micro` is at hand in `slot` of `chunk`. Its activations from the previous stage have been
 //            taken from where they arrived, so the next ones may arrive
 //  receive_activations, receive_gradients   from now on the previous or next stage's message for that micro-batch may
 //            arrive: activations in a buffer of their own, gradients in its slot
 //  forward, backward   one pass of a chunk. The last backward of an accumulation group also issues the round's
-//            reductions, which overlap with what follows. A backward, or its second half, frees the slot
+//            reductions, which overlap with what follows. A backward, or its second half, frees the slot. Breadth
+//            first it is one pass of a `block` of the chunk, and the first block's backward frees the slot
 //  input_gradients, weight_gradients   the two halves of a backward, in its place
 //  send_activations, send_gradients   to the next stage from the slot, or to the previous stage from a copy
 //  reduce    the reductions of all rounds are over, and later occurrences of tied tables are added
 //  update    the ranks agree on losses and norm, and weights change
-// Fields that do not apply are -1. Backward passes ascend in the micro-batch index.
+// Fields that do not apply are -1. Backward passes ascend in the micro-batch index, breadth first in every block.
 struct Action {
   enum class Kind {
     ask,
@@ -52,6 +53,7 @@ struct Action {
   std::int64_t place = -1;
   std::int64_t micro = -1;  // index in the step
   int chunk = -1, slot = -1;
+  std::int64_t block = -1;  // of a pass, index in the chunk; -1: the pass is through all blocks
   bool operator==(const Action&) const = default;
 };
 const char* name_of(Action::Kind kind);
@@ -60,10 +62,12 @@ const char* name_of(Action::Kind kind);
 struct Pipeline {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int stages = 1, chunks = 1;
+  std::int64_t blocks = 0;  // breadth first: the blocks of this stage, which has one chunk; 0: depth first
   bool operator==(const Pipeline&) const = default;
 };
 
 // The actions of one stage. A single stage that works on one micro-batch after the other agrees before every round.
+// Breadth first has the slots, loads and messages of gpipe, whatever the schedule.
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage);
 
 // The actions of an evaluation in which every data-parallel rank computes `rounds` micro-batches. They are forward

@@ -45,7 +45,8 @@ struct Link {
 
 struct Held {
   std::int64_t micro = -1;
-  Kind done = Kind::load;  // the latest action on the micro-batch
+  Kind done = Kind::load;   // the latest action on the micro-batch
+  std::int64_t block = -1;  // of the latest pass
   bool sent = false, awaited = false;
 };
 
@@ -93,7 +94,8 @@ class Stage {
  public:
   Stage(World& world, int index, const std::vector<Action>& list)
       : world_(world), index_(index), list_(list), slots_(base::size(world.chunks())),
-        done_(base::size(world.chunks())), latest_backward_(slots_.size(), -1) {
+        done_(base::size(world.chunks())) {
+    for (const auto& a : list) blocks_ = std::max(blocks_, a.block + 1);
     result.most_in_flight.assign(slots_.size(), 0);
   }
 
@@ -141,6 +143,18 @@ class Stage {
       wrong("stage {}: {} of micro-batch {} after its {}", index_, name_of(a.kind), a.micro, name_of(h.done));
   }
 
+  // Passes of one block take equal shares of the chunk's time.
+  double share(double seconds, const Action& a) const {
+    return a.block < 0 ? seconds : seconds / static_cast<double>(blocks_);
+  }
+  // The blocks of a chunk pass the micro-batch in order; backward in reverse.
+  void behind_block(const Action& a, const Held& h, std::int64_t before) const {
+    if (h.block != before)
+      wrong("stage {}: {} of micro-batch {} in block {} after block {}", index_, name_of(a.kind), a.micro, a.block,
+            h.block);
+  }
+  void behind_all_blocks(const Action& a, const Held& h) const { behind_block(a, h, blocks_ - 1); }
+
   bool act(const Action& a) {
     if (a.chunk < 0 && a.micro < 0) return of_the_step(a);
     if (a.micro < 0) return true;  // idle
@@ -156,12 +170,14 @@ class Stage {
         world_.activations_from(world_.before(index_)).await(part(a) - 1, a.micro, clock_);
         return true;
       case Kind::forward:
-        after(a, held(a), {Kind::load});
-        compute(a, world_.cost(part(a)).forward);
-        held(a).done = a.kind;
+        after(a, held(a), {a.block > 0 ? Kind::forward : Kind::load});
+        behind_block(a, held(a), std::max<std::int64_t>(a.block, 0) - 1);
+        compute(a, share(world_.cost(part(a)).forward, a));
+        held(a).done = a.kind, held(a).block = a.block;
         return true;
       case Kind::send_activations:
         after(a, held(a), {Kind::forward});
+        behind_all_blocks(a, held(a));
         held(a).sent = true;
         world_.activations_from(index_).sent.push_back({part(a), a.micro, clock_});
         return true;
@@ -230,18 +246,22 @@ class Stage {
 
   bool backward(const Action& a) {
     auto& h = held(a);
-    after(a, h, {Kind::forward});
-    if (part(a) + 1 < world_.parts()) {
+    const bool begins = a.block < 0 || a.block + 1 == blocks_;
+    after(a, h, {begins ? Kind::forward : Kind::backward});
+    if (begins) behind_all_blocks(a, h);
+    else behind_block(a, h, a.block + 1);
+    if (begins && part(a) + 1 < world_.parts()) {
       const auto arrival =
           world_.arrival(world_.gradients_from(world_.behind(index_)), index_, "gradients", part(a) + 1, a.micro);
       if (!until(arrival, "gradients")) return false;
     }
     const auto& cost = world_.cost(part(a));
-    compute(a, cost.input_gradients + (a.kind == Kind::backward ? cost.weight_gradients : 0));
-    h.done = a.kind;
-    auto& latest = base::at(latest_backward_, a.chunk);
+    compute(a, share(cost.input_gradients + (a.kind == Kind::backward ? cost.weight_gradients : 0), a));
+    h.done = a.kind, h.block = a.block;
+    auto& latest = latest_backward_.try_emplace({a.chunk, a.block}, -1).first->second;
     if (latest >= a.micro) wrong("stage {}: backward of micro-batch {} behind that of {}", index_, a.micro, latest);
     latest = a.micro;
+    if (a.block > 0) return true;
     departing_ = {part(a), a.micro};
     if (a.kind == Kind::backward) finish(a);
     return true;
@@ -274,9 +294,10 @@ class Stage {
   int index_;
   const std::vector<Action>& list_;
   std::vector<std::vector<Held>> slots_;
-  std::vector<std::vector<std::int64_t>> done_;               // micro-batches of each chunk, in order of completion
-  std::vector<std::int64_t> latest_backward_;                 // micro-batch, for each chunk
-  std::int64_t asked_ = -1, agreed_ = -1, last_loaded_ = -1;  // accumulation steps
+  std::vector<std::vector<std::int64_t>> done_;  // micro-batches of each chunk, in order of completion
+  std::int64_t blocks_ = 0;                      // of the stage's chunk, if the list works breadth first
+  std::map<std::pair<int, std::int64_t>, std::int64_t> latest_backward_;  // micro-batch, for each chunk and block
+  std::int64_t asked_ = -1, agreed_ = -1, last_loaded_ = -1;              // accumulation steps
   std::string over_;  // the action that ended the micro-batches: a reduction or an update
   std::size_t next_ = 0;
   double clock_ = 0;
