@@ -126,7 +126,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   if (switches.memory_report)
     product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
   if (switches.memory_report && !result.disk_report.rows.empty())
-    product += "\n" + result.disk_report.text(switches.sizes());
+    product += (result.traffic_report.rows.empty() ? "" : "\n") + result.disk_report.text(switches.sizes());
   if (!result.step_profile.empty()) product += (switches.memory_report ? "\n" : "") + result.step_profile;
   try {
     tools::print(product);
