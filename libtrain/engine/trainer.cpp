@@ -30,8 +30,8 @@ params::GradientReduction::Position position_of(const plan::Action& action, cons
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : settings_(settings), r_(plan, settings.device, world, batches, plan::Pass::train,
-         {.offload_folders = settings.offload_folders}),
+    : settings_(settings),
+      r_(plan, settings.device, world, batches, plan::Pass::train, {.offload_folders = settings.offload_folders}),
       batch_(batches.batch()), program_(plan::actions(plan, world.rank, batch_)),
       step_leases_(plan::step_leases(r_.part, program_)), loss_scale_(settings.loss_scale),
       outliers_(settings.outliers) {
