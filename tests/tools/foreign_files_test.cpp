@@ -140,7 +140,12 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
   expect_remark(R"({"train_batch_size": 8, "scheduler": {"type": "WarmupLR", "params": {}}})",
                 "linear, not logarithmic");
   expect_remark(R"({"gradient_accumulation_steps": 4})", "gradient_accumulation_steps follows");
-  expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})", "there is no offload");
+  expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})",
+                "there is no offload to host memory");
+  expect_remark(
+      R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}, "offload_param": {"device":
+                "nvme"}}})",
+      "--offload optimizer=disk,parameters=disk --offload-dir FOLDER");
   expect_remark(R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})", "need no setting");
   expect_remark(R"({"bf16": {"enabled": true}, "optimizer": {"type": "Adagrad"}})",
                 "--optimizer is adafactor, adam, adamw, lamb, lion, muon or sgd");

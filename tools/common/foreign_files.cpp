@@ -98,12 +98,17 @@ class DeepSpeed {
     const auto* zero = at(all, "zero_optimization");
     if (zero == nullptr) return;
     flag("--zero", at(*zero, "stage"));
-    const auto moved = [&](const char* key) {
+    const auto lies_on = [&](const char* key, const char* place) {
       const auto* device = at(*zero, key, "device");
-      return device != nullptr && *device != "none";
+      return device != nullptr && *device == place;
     };
-    remark(moved("offload_optimizer") || moved("offload_param") || is_on(at(*zero, "cpu_offload")),
-           "there is no offload to host memory or disks: --zero 3 and --recompute full need less memory");
+    const bool states = lies_on("offload_optimizer", "nvme"), weights = lies_on("offload_param", "nvme");
+    if (states || weights)
+      flags_.push_back(fmt::format("--offload {}{}{} --offload-dir FOLDER", states ? "optimizer=disk" : "",
+                                   states && weights ? "," : "", weights ? "parameters=disk" : ""));
+    remark(lies_on("offload_optimizer", "cpu") || lies_on("offload_param", "cpu") || is_on(at(*zero, "cpu_offload")),
+           "there is no offload to host memory: --offload keeps states on a disk, --zero 3 and --recompute full need "
+           "less memory");
     const auto usual = [&](std::initializer_list<const char*> keys) {
       return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return at(*zero, key) != nullptr; });
     };

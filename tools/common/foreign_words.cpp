@@ -134,11 +134,11 @@ const std::vector<Entry>& entries() {
       {{"deterministic", "deterministic-mode", "use-deterministic-algorithms"},
        "reduction",
        "every run repeats its bits; ordered, the default, gives the same on every layout"},
-      {{"offload", "cpu-offload", "offload-optimizer", "offload-param", "zero-offload", "nvme-offload",
-        "offload-states", "cpu-offloading", "optimizer-cpu-offload", "offload-optimizer-device",
-        "offload-param-device"},
-       "",
-       "there is no offload to host memory or disks; --zero 3, --recompute full and more ranks need less memory"},
+      {{"cpu-offload", "offload-optimizer", "offload-param", "zero-offload", "nvme-offload", "offload-states",
+        "cpu-offloading", "optimizer-cpu-offload", "offload-optimizer-device", "offload-param-device"},
+       "offload",
+       "optimizer=disk,parameters=disk with --offload-dir; there is none to host memory"},
+      {{"nvme-path", "offload-folder", "offload-path"}, "offload-dir", ""},
       {{"compile", "torch-compile", "jit", "use-flash-attn", "flash-attn", "flash-attention", "attn-implementation",
         "torch-compile-backend", "torch-compile-mode", "torchdynamo", "jit-mode-eval", "use-ipex", "use-liger-kernel",
         "attention-backend", "transformer-impl"},
@@ -228,8 +228,9 @@ std::string programs_with(const std::string& word) {
   constexpr std::string_view of_train =
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
       "beta2 beta2-decay epsilon momentum nesterov scale-parameter weight-decay decay-embeddings clip loss-scale "
-      "skip-outliers steps seed document-mask objective mask-rate mask-words communicator memory-limit output plan "
-      "save-every keep resume init-from change stop-after validate-every "
+      "skip-outliers steps seed document-mask objective mask-rate mask-words communicator offload-dir memory-limit "
+      "output "
+      "plan save-every keep resume init-from change stop-after validate-every "
       "validation-sequences save-throttle progress hang-timeout collective-delay trace trace-steps profile-step ";
   const auto among = [&](std::string_view all) {
     return word.find(' ') == std::string::npos && all.find(fmt::format(" {} ", word)) != std::string_view::npos;
