@@ -10,7 +10,7 @@
  *   stale         the working folder cannot be read (ESTALE), as on NFS when it is gone
  *   threads:N     threads from the N-th on cannot be started (EAGAIN)
  *   io:CALL       CALL (pread, pwrite, fsync) fails with EIO on files whose name contains INTERPOSED_NAME
- *   flip:N        the N-th read of a file whose name contains INTERPOSED_NAME has another bit at its end
+ *   flip:N        the N-th read of a file whose name contains INTERPOSED_NAME has another bit at its beginning
  *   no-room       space cannot be reserved (ENOSPC)
  *   no-uring      there is no io_uring (ENOSYS), as in many containers
  *   no-direct     files cannot be read and written directly (EINVAL), as on some file systems of user space
@@ -189,7 +189,7 @@ ssize_t pread64(int file, void* to, size_t bytes, off_t offset) {
   static int reads = 0;
   const char* flipped = kind("flip");
   if (flipped != NULL && n > 0 && is_named(file) && __atomic_add_fetch(&reads, 1, __ATOMIC_RELAXED) == atoi(flipped))
-    ((char*)to)[n - 1] ^= 1;
+    ((char*)to)[0] ^= 1;
   return n;
 }
 ssize_t pread(int file, void* to, size_t bytes, off_t offset) { return pread64(file, to, bytes, offset); }
@@ -209,8 +209,9 @@ static ssize_t taken(int file, size_t bytes) {
   else if (is_short && bytes > 1) bytes /= 2;
   if (most != NULL) {
     const long long before = __atomic_fetch_add(&written, (long long)bytes, __ATOMIC_RELAXED), room = atoll(most) - before;
-    if (room <= 0) REFUSE(ENOSPC);
-    if ((long long)bytes > room) bytes = (size_t)room;
+    const long long fits = is_direct(file) ? room / 4096 * 4096 : room;
+    if (fits <= 0) REFUSE(ENOSPC);
+    if ((long long)bytes > fits) bytes = (size_t)fits;
   }
   return (ssize_t)bytes;
 }

@@ -6,7 +6,16 @@ PATH=$(realpath "$1"):$PATH
 library=$(realpath "$2")
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu
-on() { LD_PRELOAD=$library INTERPOSED=$1 INTERPOSED_NAME=/tier "${@:2}"; }
+mkdir bin
+PATH=$PWD/bin:$PATH
+cat >bin/on <<END
+#!/bin/bash
+# on KINDS COMMAND...: the command on another system
+kinds=\$1
+shift
+LD_PRELOAD=$library INTERPOSED=\$kinds INTERPOSED_NAME=/tier exec "\$@"
+END
+chmod +x bin/on
 nothing_in() { [ -z "$(ls -A "$1")" ] || fail "files stay in $1: $(ls -A "$1")"; }
 small_text 200 >text
 tiny_model >model.toml
@@ -36,14 +45,14 @@ wait $! || fail "the first of two runs in one folder: $(cat first.out)"
 [ "$(fingerprints first)" = "$(fingerprints second)" ] || fail "two runs in one folder differ"
 
 # Faults. A run stopped after its first checkpoint goes on from there.
-expect 0 train "${run[@]}" --output begun --steps 2
+expect 75 train "${run[@]}" --output begun --stop-after 2
 fault() {  # KINDS CODE WORDS
   rm -rf broken && cp -r begun broken
-  expect "$2" on "$1" train "${run[@]}" "${disk[@]}" --change steps --output broken
+  expect "$2" on "$1" train "${run[@]}" "${disk[@]}" --output broken
   said "$3"
   nothing_in tier
   expect 0 inspect --verify broken/checkpoints/step-00000002
-  expect 0 train "${run[@]}" "${disk[@]}" --change steps --output broken
+  expect 0 train "${run[@]}" "${disk[@]}" --output broken
   [ "$(fingerprints broken)" = "$(fingerprints plain)" ] || fail "other weights after $1"
 }
 fault no-room 4 "$folder/tier"
@@ -51,8 +60,8 @@ fault no-uring,io:pread 4 "$folder/tier.*Input/output error"
 fault no-uring,io:pwrite 4 "$folder/tier.*Input/output error"
 fault no-uring,flip:9 4 "other bytes than were written"
 fault no-uring,full:300000 4 "No space left"
-expect 4 train "${run[@]}" "${disk[@]}" --offload-dir "$folder/nowhere" --output nowhere
-said "$folder/nowhere"
+expect 4 train "${run[@]}" "${disk[@]}" --offload-dir "$folder/missing" --output nowhere
+said "$folder/missing"
 
 # Killed in the middle.
 train "${run[@]}" "${disk[@]}" --steps 100000 --save-every 0 --output killed >killed.out 2>&1 &
