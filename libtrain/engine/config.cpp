@@ -87,7 +87,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("objective", c.objective, run, "what is learned: causal (next token), masked (hidden tokens), or auto: the model's",
     base::Words{{"auto", "causal", "masked"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
-  v("mask-rate", c.mask_rate, run, "masked objective: share that is hidden; 0: 0.15", {0, 1});
+  v("mask-rate", c.mask_rate, run, "masked: share that is hidden; 0: 0.15", {0, 1});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("mask-words", c.mask_words, run, "masked objective: on hides whole words", base::Words{{"off", "on"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
@@ -151,7 +151,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::free_on_resume});
   v("resume", c.resume, checkpoints,
     "auto: go on from the newest whole checkpoint; never; or the path of a checkpoint");
-  v("init-from", c.init_from, checkpoints, "checkpoint or run whose weights a new run begins with");
+  v("init-from", c.init_from, checkpoints, "checkpoint or run whose weights a run begins with");
   v("change", c.change, checkpoints, "settings of the run that this resume may change, as a,b,c");
   v("stop-after", c.stop_after, checkpoints,
     "save after this step and end with exit code 75 (0 if it is done already); 0: never", step_count);

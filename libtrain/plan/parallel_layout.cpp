@@ -88,7 +88,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
   v.is({T::identity});
   v("recompute", c.recompute, how,
-    "activation recomputation (checkpointing): none, selective (norms, activations), full (layers)", recompute);
+    "activation recomputation (checkpointing): none, selective (norms, activations) or full", recompute);
   v.is({T::free_on_resume});
   v("tensor-parallel", c.tensor, how,
     base::text("tensor-parallel ranks, which hold slices of each layer; divides $lanes"), ranges::tensor);
@@ -132,7 +132,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "where stages begin: uniform, parameters, flops, type:REGEX, or first layers as 0,3,6");
   v.is({T::evaluation, T::later_in_plans});
   v("accumulation-order", c.accumulation_order, how,
-    "depth: one micro-batch at a time; breadth: one layer at a time; auto: breadth if weights on disk",
+    "depth: by micro-batches; breadth: by layers; auto: breadth if weights are on disk, else depth",
     base::Choices<AccumulationOrder>{{"auto", AccumulationOrder::automatic},
                                      {"depth", AccumulationOrder::depth},
                                      {"breadth", AccumulationOrder::breadth}});
