@@ -46,7 +46,7 @@ template <class Named> const auto& found_in(const Named& all, std::string_view n
   if (found != all.end()) return *found;
   const auto names = names_in(all);
   const auto hint = base::value_hint(name, names);
-  throw base::UsageError(fmt::format("{}: '{}' is none of {}", before, base::excerpt(name), base::listed(names, "and")),
+  throw base::UsageError(fmt::format("{}: {} is none of {}", before, base::excerpt(name), base::listed(names, "and")),
                          hint.empty() ? "for example optimizer=disk,parameters=disk" : hint);
 }
 
@@ -80,7 +80,7 @@ Offload offload_of_text(const std::string& text, const std::string& spelled) {
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     const auto equals = part.find('=');
     if (equals == std::string_view::npos)
-      throw base::UsageError(fmt::format("{}: '{}' has no place", before, base::excerpt(part)),
+      throw base::UsageError(fmt::format("{}: {} has no place", before, base::excerpt(part)),
                              "name what and where, such as optimizer=disk,parameters=disk; or none");
     const auto& of = found_in(placements, part.substr(0, equals), before);
     if (!seen.insert(of.name).second)
@@ -90,7 +90,7 @@ Offload offload_of_text(const std::string& text, const std::string& spelled) {
     if (const auto colon = where.find(':'); colon != std::string_view::npos) {
       const auto share = base::parsed_number<double>(where.substr(colon + 1));
       if (!share || !(*share > 0 && *share <= 1))
-        throw base::UsageError(fmt::format("{}: '{}' is no share", before, base::excerpt(where.substr(colon + 1))),
+        throw base::UsageError(fmt::format("{}: {} is no share", before, base::excerpt(where.substr(colon + 1))),
                                "give a number above 0 and at most 1, such as optimizer=disk:0.5");
       placement.share = *share;
       where = where.substr(0, colon);
