@@ -43,54 +43,85 @@ template <class Rule> void update_elements(const UpdateArgs<Rule>& all, const Up
   for (int64_t i = 0; i < n; ++i) update_element(a, gradient, p, of.states, i);
 }
 
-// Narrow states are widened, and rounded when the sequence is done. A parameter with a remainder is joined from both of
-// its parts, and split when the sequence is done.
-template <class Rule, bool narrow_states, bool split>
-void update_by_copies(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
-  constexpr int count = UpdateArgs<Rule>::states_of_rule;
-  constexpr int64_t at_once = 1024;
-  float wide[narrow_states ? count : 1][narrow_states ? at_once : 1], joined[split ? at_once : 1];
-  auto* working = static_cast<std::uint16_t*>(a.working.data);
-  for (int64_t at = from; at < to; at += at_once) {
-    const int64_t n = at + at_once < to ? at_once : to - at;
-    UpdatedRow<Rule> row{a.gradient.template ptr<float>() + at,
-                         split ? joined : a.parameter.template ptr<float>() + at};
-    for (int s = 0; s < count; ++s) {
-      if constexpr (narrow_states) widen_row(row.states[s] = wide[s], a.states[s].template ptr<b16>() + at, n);
-      else row.states[s] = a.states[s].template ptr<float>() + at;
-    }
-    if constexpr (split) join_row(joined, working, a.remainder, at, n);
+// Elements in copies: narrow states widened, parameters joined from working copy and remainder, or any array (below).
+constexpr int64_t row_length = 1024;
+template <class Rule> struct UpdatedCopies {
+  float gradient[row_length], parameter[row_length];
+  float states[places_of_states<UpdateArgs<Rule>::states_of_rule>][row_length];
+};
+
+// How the elements of an update are taken.
+template <class Rule> struct UpdateWay {
+  static constexpr int count = UpdateArgs<Rule>::states_of_rule;
+  bool narrow_states, split;
+  bool copied = false;  // every array by copies
+  explicit UpdateWay(const UpdateArgs<Rule>& a)
+      : narrow_states(count > 0 && a.states[0].type == Type::bf16), split(!a.remainder.empty()) {
+    const void* arrays[count + 2] = {a.gradient.data, a.parameter.data};  // of elements of 4 bytes
+    int n = split ? 1 : 2;
+    for (int s = 0; s < count && !narrow_states; ++s) arrays[n++] = a.states[s].data;
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < i; ++j) copied = copied || crowd(arrays[i], arrays[j]);
+  }
+  int64_t at_once() const { return copied ? row_length / 4 : row_length; }
+
+  // Whether walking along both arrays at once is slow. AMD's caches find a line by a hash of its address that leaves
+  // out the bits from 28 on. Lines that differ in these alone throw each other out at every access. Copies of some
+  // elements of one array after the other are then twice as fast.
+  static bool crowd(const void* a, const void* b) {
+    constexpr std::uintptr_t hashed = std::uintptr_t{1} << 28, near = 256;
+    return (reinterpret_cast<std::uintptr_t>(a) - reinterpret_cast<std::uintptr_t>(b) + near) % hashed < 2 * near;
+  }
+};
+
+template <class Rule> UpdatedRow<Rule> begin_row(const UpdateArgs<Rule>& a, const UpdateWay<Rule>& way,
+                                                 UpdatedCopies<Rule>& copies, int64_t at, int64_t n) {
+  UpdatedRow<Rule> row{a.gradient.template ptr<float>() + at, copies.parameter};
+  if (way.copied) {
+    copy_elements(copies.gradient, row.gradient, n);
+    row.gradient = copies.gradient;
+  }
+  if (way.split) join_row(copies.parameter, static_cast<const std::uint16_t*>(a.working.data), a.remainder, at, n);
+  else if (way.copied) copy_elements(copies.parameter, a.parameter.template ptr<float>() + at, n);
+  else row.parameter = a.parameter.template ptr<float>() + at;
+  for (int s = 0; s < way.count; ++s) {
+    row.states[s] = copies.states[s];
+    if (way.narrow_states) widen_row(copies.states[s], a.states[s].template ptr<b16>() + at, n);
+    else if (way.copied) copy_elements(copies.states[s], a.states[s].template ptr<float>() + at, n);
+    else row.states[s] = a.states[s].template ptr<float>() + at;
+  }
+  return row;
+}
+
+// Narrow states are rounded, parameters split and copies taken back when the sequence is done.
+template <class Rule> void end_row(const UpdateArgs<Rule>& a, const UpdateWay<Rule>& way, const UpdatedRow<Rule>& row,
+                                   int64_t at, int64_t n) {
+  for (int s = 0; s < way.count && UpdateArgs<Rule>::writes_states; ++s)
+    if (way.narrow_states) narrow_row(a.states[s].template ptr<b16>() + at, row.states[s], n);
+    else if (way.copied) copy_elements(a.states[s].template ptr<float>() + at, row.states[s], n);
+  if (!UpdateArgs<Rule>::writes_parameter) return;
+  if (way.split) return split_row(row.parameter, static_cast<std::uint16_t*>(a.working.data), a.remainder, at, n);
+  if (way.copied) copy_elements(a.parameter.template ptr<float>() + at, row.parameter, n);
+  if (!a.working.empty())
+    with_narrow_type(a.working.type,
+                     [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + at, row.parameter, n); });
+}
+
+template <class Rule>
+void update_block(const UpdateArgs<Rule>& a, const UpdateWay<Rule>& way, int64_t from, int64_t to) {
+  UpdatedCopies<Rule> copies;
+  for (int64_t at = from; at < to; at += way.at_once()) {
+    const int64_t n = at + way.at_once() < to ? way.at_once() : to - at;
+    const auto row = begin_row(a, way, copies, at, n);
     update_elements(a, row, n);
-    if constexpr (narrow_states && UpdateArgs<Rule>::writes_states)
-      for (int s = 0; s < count; ++s) narrow_row(a.states[s].template ptr<b16>() + at, wide[s], n);
-    if constexpr (split && UpdateArgs<Rule>::writes_parameter) split_row(joined, working, a.remainder, at, n);
+    end_row(a, way, row, at, n);
   }
-}
-
-template <class Rule> void update_in_place(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
-  UpdatedRow<Rule> row{a.gradient.template ptr<float>() + from, a.parameter.template ptr<float>() + from};
-  for (int s = 0; s < UpdateArgs<Rule>::states_of_rule; ++s) row.states[s] = a.states[s].template ptr<float>() + from;
-  update_elements(a, row, to - from);
-}
-
-template <class Rule> void update_block(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
-  bool narrow_states = false;
-  if constexpr (UpdateArgs<Rule>::states_of_rule > 0) {
-    narrow_states = a.states[0].type == Type::bf16;
-    if (narrow_states && a.remainder.empty()) update_by_copies<Rule, true, false>(a, from, to);
-    else if (narrow_states) update_by_copies<Rule, true, true>(a, from, to);
-  }
-  if (!narrow_states && a.remainder.empty()) update_in_place(a, from, to);
-  else if (!narrow_states) update_by_copies<Rule, false, true>(a, from, to);
-  if (a.working.empty() || !a.remainder.empty() || !UpdateArgs<Rule>::writes_parameter) return;
-  const float* p = a.parameter.template ptr<float>();
-  with_narrow_type(a.working.type,
-                   [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + from, p + from, to - from); });
 }
 
 template <class Rule> void update_blocks(const UpdateArgs<Rule>& a) {
+  const UpdateWay<Rule> way(a);
   over_blocks_of_marks(a.remainder, a.gradient.rows * a.gradient.cols, a.threads,
-                       [&](int64_t from, int64_t to) { update_block(a, from, to); });
+                       [&](int64_t from, int64_t to) { update_block(a, way, from, to); });
 }
 
 }  // namespace
