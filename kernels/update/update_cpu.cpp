@@ -3,6 +3,7 @@
 
 #include "kernels/update/remainder_cpu.h"
 #include "kernels/update/rounded_cpu.h"
+#include "kernels/vec_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -34,94 +35,85 @@ template <class Rule> [[gnu::always_inline]] inline void update_element(const Up
   if constexpr (UpdateArgs<Rule>::writes_parameter) p[i] = e.parameter.v;
 }
 
+// Elements of a line of the caches.
+constexpr int line_length = 16;
+static_assert(line_length % lanes == 0);
+
+[[gnu::always_inline]] inline void copy_line(float* to, const float* from) {
+#pragma GCC unroll 4
+  for (int k = 0; k < line_length; k += lanes) put(to + k, load(from + k));
+}
+
+// A line of each array is read, and written, at once. Caches may find a line by a hash of its address: arrays 256 MiB
+// apart then throw each other's lines out at every access, so that two accesses to a line cost twice as much as one.
+template <class Rule>
+[[gnu::always_inline]] inline void update_line(const UpdateArgs<Rule>& a, const UpdatedRow<Rule>& row, int64_t at) {
+  constexpr int count = UpdateArgs<Rule>::states_of_rule;
+  float gradient[line_length], p[line_length], lines[places_of_states<count>][line_length];
+  float* states[places_of_states<count>] = {};
+  copy_line(gradient, row.gradient + at), copy_line(p, row.parameter + at);
+  for (int s = 0; s < count; ++s) copy_line(states[s] = lines[s], row.states[s] + at);
+#pragma omp simd
+  for (int k = 0; k < line_length; ++k) update_element(a, gradient, p, states, k);
+  if constexpr (UpdateArgs<Rule>::writes_states)
+    for (int s = 0; s < count; ++s) copy_line(row.states[s] + at, lines[s]);
+  if constexpr (UpdateArgs<Rule>::writes_parameter) copy_line(row.parameter + at, p);
+}
+
 template <class Rule> void update_elements(const UpdateArgs<Rule>& all, const UpdatedRow<Rule>& row, int64_t n) {
   const auto a = all;
   const auto of = row;
-  float* __restrict p = of.parameter;
-  const float* __restrict gradient = of.gradient;
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) update_element(a, gradient, p, of.states, i);
+  int64_t i = 0;
+  for (; i + line_length <= n; i += line_length) update_line(a, of, i);
+  for (; i < n; ++i) update_element(a, of.gradient, of.parameter, of.states, i);
 }
 
-// Elements in copies: narrow states widened, parameters joined from working copy and remainder, or any array (below).
+// Rows that fit the nearest cache: what is made of a parameter's new value finds it there. Narrow states are widened,
+// and a parameter with a remainder is joined from both of its parts.
 constexpr int64_t row_length = 1024;
-template <class Rule> struct UpdatedCopies {
-  float gradient[row_length], parameter[row_length];
-  float states[places_of_states<UpdateArgs<Rule>::states_of_rule>][row_length];
-};
-
-// How the elements of an update are taken.
-template <class Rule> struct UpdateWay {
+template <class Rule> struct WideRow {
   static constexpr int count = UpdateArgs<Rule>::states_of_rule;
-  bool narrow_states, split;
-  bool copied = false;  // every array by copies
-  explicit UpdateWay(const UpdateArgs<Rule>& a)
-      : narrow_states(count > 0 && a.states[0].type == Type::bf16), split(!a.remainder.empty()) {
-    const void* arrays[count + 2] = {a.gradient.data, a.parameter.data};  // of elements of 4 bytes
-    int n = split ? 1 : 2;
-    for (int s = 0; s < count && !narrow_states; ++s) arrays[n++] = a.states[s].data;
-    for (int i = 0; i < n; ++i)
-      for (int j = 0; j < i; ++j) copied = copied || crowd(arrays[i], arrays[j]);
-  }
-  int64_t at_once() const { return copied ? row_length / 4 : row_length; }
+  float parameter[row_length], states[places_of_states<count>][row_length];
 
-  // Whether walking along both arrays at once is slow. AMD's caches find a line by a hash of its address that leaves
-  // out the bits from 28 on. Lines that differ in these alone throw each other out at every access. Copies of some
-  // elements of one array after the other are then twice as fast.
-  static bool crowd(const void* a, const void* b) {
-    constexpr std::uintptr_t hashed = std::uintptr_t{1} << 28, near = 256;
-    return (reinterpret_cast<std::uintptr_t>(a) - reinterpret_cast<std::uintptr_t>(b) + near) % hashed < 2 * near;
+  UpdatedRow<Rule> begin(const UpdateArgs<Rule>& a, int64_t at, int64_t n) {
+    UpdatedRow<Rule> row{a.gradient.template ptr<float>() + at, parameter};
+    if (a.remainder.empty()) row.parameter = a.parameter.template ptr<float>() + at;
+    else join_row(parameter, static_cast<const std::uint16_t*>(a.working.data), a.remainder, at, n);
+    for (int s = 0; s < count; ++s) {
+      if (narrow(a)) widen_row(row.states[s] = states[s], a.states[s].template ptr<b16>() + at, n);
+      else row.states[s] = a.states[s].template ptr<float>() + at;
+    }
+    return row;
   }
-};
 
-template <class Rule> UpdatedRow<Rule> begin_row(const UpdateArgs<Rule>& a, const UpdateWay<Rule>& way,
-                                                 UpdatedCopies<Rule>& copies, int64_t at, int64_t n) {
-  UpdatedRow<Rule> row{a.gradient.template ptr<float>() + at, copies.parameter};
-  if (way.copied) {
-    copy_elements(copies.gradient, row.gradient, n);
-    row.gradient = copies.gradient;
-  }
-  if (way.split) join_row(copies.parameter, static_cast<const std::uint16_t*>(a.working.data), a.remainder, at, n);
-  else if (way.copied) copy_elements(copies.parameter, a.parameter.template ptr<float>() + at, n);
-  else row.parameter = a.parameter.template ptr<float>() + at;
-  for (int s = 0; s < way.count; ++s) {
-    row.states[s] = copies.states[s];
-    if (way.narrow_states) widen_row(copies.states[s], a.states[s].template ptr<b16>() + at, n);
-    else if (way.copied) copy_elements(copies.states[s], a.states[s].template ptr<float>() + at, n);
-    else row.states[s] = a.states[s].template ptr<float>() + at;
-  }
-  return row;
-}
-
-// Narrow states are rounded, parameters split and copies taken back when the sequence is done.
-template <class Rule> void end_row(const UpdateArgs<Rule>& a, const UpdateWay<Rule>& way, const UpdatedRow<Rule>& row,
-                                   int64_t at, int64_t n) {
-  for (int s = 0; s < way.count && UpdateArgs<Rule>::writes_states; ++s)
-    if (way.narrow_states) narrow_row(a.states[s].template ptr<b16>() + at, row.states[s], n);
-    else if (way.copied) copy_elements(a.states[s].template ptr<float>() + at, row.states[s], n);
-  if (!UpdateArgs<Rule>::writes_parameter) return;
-  if (way.split) return split_row(row.parameter, static_cast<std::uint16_t*>(a.working.data), a.remainder, at, n);
-  if (way.copied) copy_elements(a.parameter.template ptr<float>() + at, row.parameter, n);
-  if (!a.working.empty())
+  // Rounds and splits when the sequence is done.
+  static void end(const UpdateArgs<Rule>& a, const UpdatedRow<Rule>& row, int64_t at, int64_t n) {
+    if (UpdateArgs<Rule>::writes_states && narrow(a))
+      for (int s = 0; s < count; ++s) narrow_row(a.states[s].template ptr<b16>() + at, row.states[s], n);
+    if (!UpdateArgs<Rule>::writes_parameter || a.working.empty()) return;
+    if (!a.remainder.empty())
+      return split_row(row.parameter, static_cast<std::uint16_t*>(a.working.data), a.remainder, at, n);
     with_narrow_type(a.working.type,
                      [&]<class W>(W*) { narrow_row(static_cast<W*>(a.working.data) + at, row.parameter, n); });
-}
+  }
 
-template <class Rule>
-void update_block(const UpdateArgs<Rule>& a, const UpdateWay<Rule>& way, int64_t from, int64_t to) {
-  UpdatedCopies<Rule> copies;
-  for (int64_t at = from; at < to; at += way.at_once()) {
-    const int64_t n = at + way.at_once() < to ? way.at_once() : to - at;
-    const auto row = begin_row(a, way, copies, at, n);
+ private:
+  static bool narrow(const UpdateArgs<Rule>& a) { return count > 0 && a.states[0].type == Type::bf16; }
+};
+
+template <class Rule> void update_block(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
+  WideRow<Rule> wide;
+  for (int64_t at = from; at < to; at += row_length) {
+    const int64_t n = at + row_length < to ? row_length : to - at;
+    const auto row = wide.begin(a, at, n);
     update_elements(a, row, n);
-    end_row(a, way, row, at, n);
+    wide.end(a, row, at, n);
   }
 }
 
 template <class Rule> void update_blocks(const UpdateArgs<Rule>& a) {
-  const UpdateWay<Rule> way(a);
   over_blocks_of_marks(a.remainder, a.gradient.rows * a.gradient.cols, a.threads,
-                       [&](int64_t from, int64_t to) { update_block(a, way, from, to); });
+                       [&](int64_t from, int64_t to) { update_block(a, from, to); });
 }
 
 }  // namespace
