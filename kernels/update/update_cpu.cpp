@@ -35,37 +35,52 @@ template <class Rule> [[gnu::always_inline]] inline void update_element(const Up
   if constexpr (UpdateArgs<Rule>::writes_parameter) p[i] = e.parameter.v;
 }
 
-// Elements of a line of the caches.
-constexpr int line_length = 16;
-static_assert(line_length % lanes == 0);
-
-[[gnu::always_inline]] inline void copy_line(float* to, const float* from) {
-#pragma GCC unroll 4
-  for (int k = 0; k < line_length; k += lanes) put(to + k, load(from + k));
+// Whether accesses to both by turns are slow. AMD's nearest cache finds a line by a hash of its address without the
+// bits above 27. Lines that differ in these alone throw each other out at every access.
+inline bool crowd(const float* a, const float* b) {
+  constexpr std::uintptr_t hashed = std::uintptr_t{1} << 28, near = 256;
+  return (reinterpret_cast<std::uintptr_t>(a) - reinterpret_cast<std::uintptr_t>(b) + near) % hashed < 2 * near;
+}
+template <class Rule> bool crowded(const UpdatedRow<Rule>& row) {
+  constexpr int count = UpdateArgs<Rule>::states_of_rule;
+  bool any = crowd(row.gradient, row.parameter);
+  for (int s = 0; s < count; ++s) {
+    any = any || crowd(row.states[s], row.gradient) || crowd(row.states[s], row.parameter);
+    for (int other = 0; other < s; ++other) any = any || crowd(row.states[s], row.states[other]);
+  }
+  return any;
 }
 
-// A line of each array is read, and written, at once. Caches may find a line by a hash of its address: arrays 256 MiB
-// apart then throw each other's lines out at every access, so that two accesses to a line cost twice as much as one.
+// Elements of one array that are taken before those of the next where arrays crowd.
+constexpr int group_length = 128;
+[[gnu::always_inline]] inline void copy_group(float* to, const float* from) {
+#pragma GCC unroll 4
+  for (int k = 0; k < group_length; k += lanes) put(to + k, load(from + k));
+}
 template <class Rule>
-[[gnu::always_inline]] inline void update_line(const UpdateArgs<Rule>& a, const UpdatedRow<Rule>& row, int64_t at) {
+[[gnu::always_inline]] inline void update_group(const UpdateArgs<Rule>& a, const UpdatedRow<Rule>& row, int64_t at) {
   constexpr int count = UpdateArgs<Rule>::states_of_rule;
-  float gradient[line_length], p[line_length], lines[places_of_states<count>][line_length];
+  float gradient[group_length], p[group_length], groups[places_of_states<count>][group_length];
   float* states[places_of_states<count>] = {};
-  copy_line(gradient, row.gradient + at), copy_line(p, row.parameter + at);
-  for (int s = 0; s < count; ++s) copy_line(states[s] = lines[s], row.states[s] + at);
+  copy_group(gradient, row.gradient + at), copy_group(p, row.parameter + at);
+  for (int s = 0; s < count; ++s) copy_group(states[s] = groups[s], row.states[s] + at);
 #pragma omp simd
-  for (int k = 0; k < line_length; ++k) update_element(a, gradient, p, states, k);
+  for (int k = 0; k < group_length; ++k) update_element(a, gradient, p, states, k);
   if constexpr (UpdateArgs<Rule>::writes_states)
-    for (int s = 0; s < count; ++s) copy_line(row.states[s] + at, lines[s]);
-  if constexpr (UpdateArgs<Rule>::writes_parameter) copy_line(row.parameter + at, p);
+    for (int s = 0; s < count; ++s) copy_group(row.states[s] + at, groups[s]);
+  if constexpr (UpdateArgs<Rule>::writes_parameter) copy_group(row.parameter + at, p);
 }
 
 template <class Rule> void update_elements(const UpdateArgs<Rule>& all, const UpdatedRow<Rule>& row, int64_t n) {
   const auto a = all;
   const auto of = row;
-  int64_t i = 0;
-  for (; i + line_length <= n; i += line_length) update_line(a, of, i);
-  for (; i < n; ++i) update_element(a, of.gradient, of.parameter, of.states, i);
+  float* __restrict p = of.parameter;
+  const float* __restrict gradient = of.gradient;
+  int64_t done = 0;
+  if (crowded(of))
+    for (; done + group_length <= n; done += group_length) update_group(a, of, done);
+#pragma omp simd
+  for (int64_t i = done; i < n; ++i) update_element(a, gradient, p, of.states, i);
 }
 
 // Rows that fit the nearest cache: what is made of a parameter's new value finds it there. Narrow states are widened,
