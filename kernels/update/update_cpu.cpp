@@ -90,6 +90,7 @@ template <class Rule> struct WideRow {
   static constexpr int count = UpdateArgs<Rule>::states_of_rule;
   float parameter[row_length], states[places_of_states<count>][row_length];
 
+  static bool has_use(const UpdateArgs<Rule>& a) { return narrow(a) || !a.working.empty(); }
   UpdatedRow<Rule> begin(const UpdateArgs<Rule>& a, int64_t at, int64_t n) {
     UpdatedRow<Rule> row{a.gradient.template ptr<float>() + at, parameter};
     if (a.remainder.empty()) row.parameter = a.parameter.template ptr<float>() + at;
@@ -118,8 +119,9 @@ template <class Rule> struct WideRow {
 
 template <class Rule> void update_block(const UpdateArgs<Rule>& a, int64_t from, int64_t to) {
   WideRow<Rule> wide;
-  for (int64_t at = from; at < to; at += row_length) {
-    const int64_t n = at + row_length < to ? row_length : to - at;
+  const int64_t at_once = wide.has_use(a) ? row_length : to - from;
+  for (int64_t at = from; at < to; at += at_once) {
+    const int64_t n = at + at_once < to ? at_once : to - at;
     const auto row = wide.begin(a, at, n);
     update_elements(a, row, n);
     wide.end(a, row, at, n);
