@@ -102,6 +102,7 @@ void record_stages(nlohmann::json& plan, const NewLayout& layout, const plan::St
     if (usual) plan.erase(key);
     else plan[key] = value;
   };
+  plan.erase("offload");  // each start decides where states lie
   if (!says(plan, stages)) {
     const int chunks = stages.chunks();
     set_or_leave_out("pipeline", stages.stages, stages.stages == 1);

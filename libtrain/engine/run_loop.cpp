@@ -174,10 +174,12 @@ bool RunLoop::finish_step(RunResult& result) {
   ++step_;
   ++steps_done_;
   if (!skipped) result.loss = outcome.loss;
-  if (config_.save_every > 0 && step_ % config_.save_every == 0 && step_ < config_.steps) saving_->take(progress());
+  double writing = 0;
+  if (config_.save_every > 0 && step_ % config_.save_every == 0 && step_ < config_.steps)
+    writing = saving_->take(progress());
   StepMetrics m = metrics_of(outcome);
   const double ended = now();
-  m.step_seconds = ended - begin;
+  m.step_seconds = ended - begin - writing;
   if (config_.validate_every > 0 && (step_ % config_.validate_every == 0 || step_ == config_.steps)) {
     m.validation_loss = trainer_.validate(run_.setup.validation_sequences);
     ++validations_done_;

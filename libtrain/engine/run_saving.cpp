@@ -47,8 +47,9 @@ RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start
   saver_.emplace(
       folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(),
       run.setup.config.keep,
-      checkpoint::WriteOptions{run.setup.config.save_throttle,
-                               [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
+      checkpoint::WriteOptions{
+          run.setup.config.save_throttle,
+          [this] { return leaving_ || waits_for_writer() || run_.signals.request() != StopRequest::none; }},
       [this] { run_.held.folder->lock().require_alone(); },  // called on rank 0, which publishes
       run.setup.plan.stages);
   if (run.setup.config.save_every > 0) saver_->touch();
@@ -66,11 +67,22 @@ void RunSaving::settle_in_folder(const Start& start) {
   saved_path_ = place;
 }
 
-void RunSaving::take(const Progress& progress) {
+bool RunSaving::waits_for_writer() const { return run_.setup.plan.offload.uses(plan::Place::disk); }
+
+double RunSaving::take(const Progress& progress) {
   finish_publishing();
   taken_at_ = base::steady_seconds();
-  saver_->take(state(progress));
   publish_asked_ = false;
+  if (!waits_for_writer()) {
+    saver_->take(state(progress));
+    return 0;
+  }
+  // Ranks write for different times, and none is missing before the slowest has written.
+  const Waiting waiting(run_.watchdog, writing_, progress.step);
+  saver_->take(state(progress));
+  run_.world.control->barrier(trainer_.communication());
+  trainer_.communication().synchronize();
+  return base::steady_seconds() - taken_at_;
 }
 
 std::string RunSaving::doing() const {

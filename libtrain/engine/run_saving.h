@@ -33,7 +33,9 @@ class RunSaving {
   // becomes one of its own again.
   RunSaving(const RunContext& run, Trainer& trainer, const Start& start, nlohmann::json weights_from);
 
-  void take(const Progress& progress);  // takes a snapshot; first publishes the checkpoint before
+  // Takes a snapshot; first publishes the checkpoint before. Returns the seconds that steps waited for the writer: it
+  // reads states on disk, so steps go on when all ranks have written.
+  double take(const Progress& progress);
   std::string doing() const;  // "writing step 20" while ranks wait for one another's disks, else ""; from any thread
   void report(RankRecord& mine) const;  // records the state of this rank's writer
   // Asks rank 0 to publish once all ranks have written. Throws on all ranks if one failed.
@@ -51,6 +53,7 @@ class RunSaving {
   std::optional<double> take_save_seconds() { return std::exchange(new_save_seconds_, std::nullopt); }
 
  private:
+  bool waits_for_writer() const;
   void settle_in_folder(const Start& start);
   void discard();
   checkpoint::RunState state(const Progress& progress) const;

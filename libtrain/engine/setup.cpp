@@ -226,7 +226,7 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, con
 
 std::vector<std::string> offload_folders(const RunConfig& c) {
   std::vector<std::string> out;
-  std::istringstream all(c.offload_dir);
+  std::istringstream all(c.offload_dir.ends_with(',') ? c.offload_dir + "," : c.offload_dir);
   for (std::string folder; std::getline(all, folder, ',');) out.push_back(folder);
   return out;
 }

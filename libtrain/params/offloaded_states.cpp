@@ -147,10 +147,18 @@ void OffloadedStates::read(int flat_group, Held held, std::size_t state, std::in
 void OffloadedStates::outside_steps(const std::function<void()>& work) {
   storage_->wait_all();
   const auto before = storage_->totals();
-  work();
-  storage_->wait_all();
-  const auto after = storage_->totals();
-  outside_.read += after.read - before.read, outside_.written += after.written - before.written;
+  const auto count = [&] {
+    storage_->wait_all();
+    const auto after = storage_->totals();
+    outside_.read += after.read - before.read, outside_.written += after.written - before.written;
+  };
+  try {
+    work();
+  } catch (...) {  // such as a damaged checkpoint, after which another one is loaded
+    count();
+    throw;
+  }
+  count();
 }
 
 base::StorageTotals OffloadedStates::in_steps() {

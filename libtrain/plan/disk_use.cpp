@@ -44,18 +44,6 @@ base::StorageTotals disk_of_step(const Plan& plan, int rank, std::int64_t sequen
   return n;
 }
 
-base::StorageTotals disk_of_validation(const Plan& plan, int rank, std::int64_t sequences) {
-  const auto stage = plan.stage_of(rank);
-  const auto offload = offload_of_stage(plan, stage);
-  base::StorageTotals n;
-  if (!offload.any()) return n;
-  const auto part = plan.part_of_rank(rank);
-  for (int chunk = 0; chunk < plan.stages.chunks(); ++chunk)
-    n.read += fetched(offload, slots_of_part(plan, part), {{leases_of(evaluation_accesses(part, chunk))}, {0}});
-  n.read *= validation_rounds(plan.batch(), sequences);
-  return n;
-}
-
 DiskBytes most_disk_bytes(const Plan& plan) {
   DiskBytes most;
   if (!plan.offload.any()) return most;

@@ -34,7 +34,9 @@ void offload_problems(const Plan& p, std::vector<Problem>& out) {
   if (gradients && p.zero >= 2 && batch.accumulation_steps() > 1 && !p.breadth_first(batch))
     report(base::text("{}: depth first, a layer's gradient is complete only in the last of {} accumulation steps", text,
                       batch.accumulation_steps()),
-           base::text("$accumulation-order breadth"));
+           p.pipeline > 1 && p.pipeline_schedule != PipelineSchedule::gpipe
+               ? base::text("$accumulation-order breadth with $pipeline-schedule gpipe")
+               : base::text("$accumulation-order breadth"));
   if (o.optimizer.place == Place::disk && p.zero == 0 && batch.data_ranks > 1)
     report(base::text("{}: with $zero 0 each of {} replicas would keep all states on its disk", text, batch.data_ranks),
            base::text("$zero 1, 2 or 3"));

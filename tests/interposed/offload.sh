@@ -59,7 +59,7 @@ fault no-room 4 "$folder/tier"
 fault no-uring,io:pread 4 "$folder/tier.*Input/output error"
 fault no-uring,io:pwrite 4 "$folder/tier.*Input/output error"
 fault no-uring,flip:9 4 "other bytes than were written"
-fault no-uring,full:300000 4 "No space left"
+fault no-uring,full:300000 4 "$folder/tier.*No space left"
 expect 4 train "${run[@]}" "${disk[@]}" --offload-dir "$folder/missing" --output nowhere
 said "$folder/missing"
 

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 namespace trainyard::test {
 namespace offloaded_states_test {
 
@@ -197,6 +199,21 @@ TEST(OffloadedStates, LeasesReadWhatUpdatesWrote) {
         }
       });
     }
+}
+
+// Loading a damaged checkpoint fails in the middle, and is no part of a step.
+TEST(OffloadedStates, CountsWhatFailsOutsideSteps) {
+  ParallelLayout layout{1, 1};
+  layout.offload = offload("optimizer=disk");
+  on_ranks(tied_model(), layout, [](Ground& g) {
+    EXPECT_THROW(g.offloaded->outside_steps([&] {
+      g.offloaded->clear(0, plan::Held::state, 0);
+      throw std::runtime_error("damaged");
+    }),
+                 std::runtime_error);
+    EXPECT_GT(g.offloaded->storage().totals().written, 0);
+    EXPECT_EQ(g.offloaded->in_steps(), base::StorageTotals());
+  });
 }
 
 }  // namespace offloaded_states_test
