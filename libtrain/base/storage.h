@@ -53,6 +53,7 @@ class Storage {
   virtual void wait_all() = 0;
 
   virtual StorageTotals totals() const = 0;
+  virtual std::int64_t space() const = 0;   // bytes that its files have, or its memory
   virtual double wait_seconds() const = 0;  // that callers were blocked in wait() so far
 };
 

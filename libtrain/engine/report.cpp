@@ -113,15 +113,13 @@ SizeTable disk_table(const plan::Plan& plan, int rank, params::OffloadedStates& 
                      std::span<const plan::BatchSizes::Steps> steps) {
   base::StorageTotals predicted;
   for (const auto& [sequences, count] : steps) {
-    const auto of_step = plan::disk_of_step(plan, rank, sequences);
+    const auto of_step = plan::disk_of_step(plan, plan.stage_of(rank), sequences);
     predicted.read += count * of_step.read, predicted.written += count * of_step.written;
   }
-  std::int64_t space = 0;
-  for (const auto& extent : measured.storage().extents()) space += base::storage_bytes(extent.bytes);
   const auto moved = measured.in_steps();
   return {"disk" + of_rank(plan, rank),
           "predicted",
-          {{"space", plan::offload_of_stage(plan, plan.stage_of(rank)).disk_bytes(), space, ""},
+          {{"space", plan::offload_of_stage(plan, plan.stage_of(rank)).disk_bytes(), measured.storage().space(), ""},
            {"read in steps", predicted.read, moved.read, ""},
            {"written in steps", predicted.written, moved.written, ""}}};
 }

@@ -77,6 +77,12 @@ DiskFile::DiskFile(std::string folder, std::int64_t bytes)
   avoid_page_cache(bytes);
 }
 
+std::int64_t DiskFile::bytes() const {
+  struct stat info {};
+  if (::fstat(file_.get(), &info) != 0) base::throw_cannot_read("look at", folder_, errno);
+  return info.st_size;
+}
+
 void DiskFile::reserve(std::int64_t bytes) {
   if (bytes == 0) return;
   const auto free = free_bytes(get());

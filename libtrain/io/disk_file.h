@@ -17,6 +17,7 @@ class DiskFile {
 
   const std::string& folder() const { return folder_; }
   int get() const { return file_.get(); }
+  std::int64_t bytes() const;  // as the file system says; without reserved space the end of what was written
   bool is_direct() const { return is_direct_; }
   // Asks the system to drop its copy of bytes that were just read or written; direct files have none.
   void forget(std::int64_t offset, std::int64_t bytes) const;

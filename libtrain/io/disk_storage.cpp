@@ -225,6 +225,11 @@ std::vector<base::StorageTotals> DiskStorage::folder_totals() const {
   return totals;
 }
 
+std::int64_t DiskStorage::space() const {
+  std::int64_t bytes = 0;
+  for (const auto& file : parts_->files) bytes += file.bytes();
+  return bytes;
+}
 const std::vector<std::int64_t>& DiskStorage::folder_bytes() const { return parts_->stripes.folder_bytes(); }
 
 }  // namespace trainyard::io

@@ -47,6 +47,7 @@ class DiskStorage final : public base::Storage {
   void wait(Ticket ticket) override;
   void wait_all() override;
   base::StorageTotals totals() const override;
+  std::int64_t space() const override;
   double wait_seconds() const override;
 
   std::string engine() const;                              // "io_uring" or "threads"

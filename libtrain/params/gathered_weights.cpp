@@ -21,7 +21,11 @@ class GatheredWeights : public Weights {
       shards_.push_back(c.is_offloaded(u, plan::Held::parameter)
                             ? base::View{}
                             : c.arenas.parameters.allocate(c.shape.working, {c.layout(u).shard}));
+    const auto before = c.arenas.gathered.used_bytes();
     for (auto elements : plan_.elements()) slots_.push_back({buffer(elements)});
+    if (reads_into_slots() && !slots_.empty())
+      c.offloaded->storage().use_memory(
+          {static_cast<std::byte*>(slots_.front().buffer.data), base::size(c.arenas.gathered.used_bytes() - before)});
   }
 
   void begin_passes(const plan::LeaseOrder& leases) override {
@@ -85,10 +89,12 @@ class GatheredWeights : public Weights {
     std::int64_t behind;  // number of the lease that uses the slot before; -1: none
   };
   // Shards that one rank has alone are read from disk into the slot, which has room for that.
+  bool reads_into_slots() const {
+    return c_.offloaded != nullptr && c_.offloaded->plan().has_any(plan::Held::parameter);
+  }
   base::View buffer(std::int64_t elements) {
     const auto bytes = elements * base::size_of(c_.shape.working);
-    const bool reads = c_.offloaded != nullptr && c_.offloaded->plan().has_any(plan::Held::parameter);
-    auto* memory = c_.arenas.gathered.allocate_bytes(reads ? base::storage_bytes(bytes) : bytes);
+    auto* memory = c_.arenas.gathered.allocate_bytes(reads_into_slots() ? base::storage_bytes(bytes) : bytes);
     return {memory, c_.shape.working, {elements}, c_.arenas.gathered.device()};
   }
   Slot& slot_of(int flat_group) { return base::at(slots_, plan_.slot_of(flat_group)); }

@@ -12,7 +12,7 @@ namespace trainyard::plan {
 OffloadPlan offload_of_stage(const Plan& plan, int stage);
 
 // Of a rank of the stage, in a step of `sequences`: reads of weights for its passes, and the update.
-base::StorageTotals disk_of_step(const Plan& plan, int rank, std::int64_t sequences);
+base::StorageTotals disk_of_step(const Plan& plan, int stage, std::int64_t sequences);
 
 // Plan::disk, for plan::predict.
 DiskBytes most_disk_bytes(const Plan& plan);

@@ -23,7 +23,7 @@ class MemoryStorage : public base::Storage {
     }
   }
   const std::vector<base::StorageExtent>& extents() const override { return extents_; }
-  void use_memory(std::span<std::byte> memory) override { memory_ = memory; }
+  void use_memory(std::span<std::byte> memory) override { memory_.push_back(memory); }
 
   Ticket read(int extent, std::int64_t first, std::int64_t count, std::byte* to) override {
     std::memset(to, 0xff, base::size(base::storage_bytes(count)));  // NaN until it has arrived
@@ -41,6 +41,11 @@ class MemoryStorage : public base::Storage {
     for (; !waiting_.empty(); ++done_) run(waiting_.front()), waiting_.pop_front();
   }
   base::StorageTotals totals() const override { return totals_; }
+  std::int64_t space() const override {
+    std::int64_t bytes = 0;
+    for (const auto& content : contents_) bytes += base::storage_bytes(std::ssize(content));
+    return bytes;
+  }
   double wait_seconds() const override { return 0; }
 
  private:
@@ -59,6 +64,10 @@ class MemoryStorage : public base::Storage {
                      "bytes {} + {} of {}", t.first, t.count, extent.bytes);
     TRAINYARD_ASSERT(reinterpret_cast<std::uintptr_t>(memory) % base::storage_alignment == 0, "{} bytes at {}", t.count,
                      static_cast<const void*>(memory));
+    bool announced = false;
+    for (const auto& span : memory_)
+      announced |= memory >= span.data() && memory + base::storage_bytes(t.count) <= span.data() + span.size();
+    TRAINYARD_ASSERT(announced, "{} bytes of {} in memory that was not announced", t.count, extent.name);
     (t.to != nullptr ? totals_.read : totals_.written) += base::storage_bytes(t.count);
     waiting_.push_back(t);
     return done_ + std::ssize(waiting_);
@@ -79,7 +88,7 @@ class MemoryStorage : public base::Storage {
   std::vector<base::StorageExtent> extents_;
   std::vector<std::vector<std::byte>> contents_;
   std::vector<std::vector<char>> written_;
-  std::span<std::byte> memory_;
+  std::vector<std::span<std::byte>> memory_;
   std::mutex mutex_;
   std::deque<Transfer> waiting_;
   Ticket done_ = 0;

@@ -2,6 +2,7 @@
 // moves is planned; buffers are used only when their transfers are over.
 #include "libtrain/params/offloaded_states.h"
 #include "libtrain/params/zero_store.h"
+#include "tests/params/adamw_rule.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
 
@@ -13,14 +14,7 @@ namespace trainyard::test {
 namespace offloaded_states_test {
 
 constexpr PlainAdamW plain_hyper{0.01f, 0.9f, 0.95f, 1e-6f, 0.1f, 0.25f, 0.1, 0.05};
-kernels::AdamW hyper() {
-  kernels::AdamW h;
-  h.learning_rate = plain_hyper.rate, h.beta1 = plain_hyper.beta1, h.beta2 = plain_hyper.beta2,
-  h.epsilon = plain_hyper.epsilon;
-  h.weight_decay = plain_hyper.decay, h.gradient_scale = plain_hyper.scale, h.bias1 = plain_hyper.bias1,
-  h.bias2 = plain_hyper.bias2;
-  return h;
-}
+kernels::AdamW hyper() { return rule_of(plain_hyper); }
 
 plan::Offload offload(const char* text) { return plan::offload_of_text(text, "test"); }
 

@@ -3,6 +3,7 @@
 #include "libtrain/params/zero_store.h"
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/random.h"
+#include "tests/params/adamw_rule.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
 
@@ -17,14 +18,7 @@ using params::ZeroStore;
 using Place = params::GradientReduction::Position::Place;
 
 constexpr PlainAdamW plain_hyper{0.02f, 0.9f, 0.999f, 1e-8f, 0.05f, 0.5f, 0.1, 0.001};
-kernels::AdamW hyper() {
-  kernels::AdamW h;
-  h.learning_rate = plain_hyper.rate, h.beta1 = plain_hyper.beta1, h.beta2 = plain_hyper.beta2,
-  h.epsilon = plain_hyper.epsilon;
-  h.weight_decay = plain_hyper.decay, h.gradient_scale = plain_hyper.scale, h.bias1 = plain_hyper.bias1,
-  h.bias2 = plain_hyper.bias2;
-  return h;
-}
+kernels::AdamW hyper() { return rule_of(plain_hyper); }
 
 // Initial values, drawn for each parameter by its name, over its logical shape.
 void initialize(PlainModel& plain, const std::vector<plan::FlatGroup>& flat_groups, std::uint64_t seed) {

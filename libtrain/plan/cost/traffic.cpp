@@ -51,13 +51,9 @@ std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& s
   return out;
 }
 
-// Of a training step. Every lease of a micro-batch gathers its flat group, unless a step works breadth first.
 std::vector<SizedCalls> step_gathers(const ModelPart& part, const FlatGroupTable& table, const StateShape& shape,
                                      std::int64_t most) {
-  const auto micros = shape.batch.lockstep_micros();
-  if (!shape.breadth_first)
-    return gathers(table, shape, most, [&](const FlatGroupEntry& e) { return micros * e.times * e.training_leases; });
-  const auto each = breadth_first_gathers(part, SlotPlan(table, shape.gathered_layers), micros);
+  const auto each = gathers_of_groups(part, table, shape);
   return gathers(table, shape, most, [&](const FlatGroupEntry& e) {
     std::int64_t n = 0;
     for (std::int64_t i = 0; i < e.times; ++i) n += base::at(each, e.index + i * e.stride);
@@ -93,6 +89,16 @@ std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::i
 }
 
 }  // namespace
+
+std::vector<std::int64_t> gathers_of_groups(const ModelPart& part, const FlatGroupTable& table,
+                                            const StateShape& shape) {
+  const auto micros = shape.batch.lockstep_micros();
+  if (shape.breadth_first) return breadth_first_gathers(part, SlotPlan(table, shape.gathered_layers), micros);
+  std::vector<std::int64_t> out(base::size(table.flat_groups()));
+  for (const auto& e : table.entries())
+    for (std::int64_t i = 0; i < e.times; ++i) base::at(out, e.index + i * e.stride) = micros * e.training_leases;
+  return out;
+}
 
 std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction,
                                    int reduction_position, std::int64_t most) {

@@ -54,6 +54,11 @@ std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls);  // by grou
 std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
                                   std::int64_t most = segment_bytes);
 
+// With ZeRO 3: how often a rank gathers each flat group of its part in a training step. Every lease of a micro-batch,
+// an empty one included, gathers its flat group, unless the step works breadth first.
+std::vector<std::int64_t> gathers_of_groups(const ModelPart& part, const FlatGroupTable& table,
+                                            const StateShape& shape);
+
 // Accumulation steps of one validation over `sequences`, a multiple of the micro-batch. Every data-parallel rank takes
 // part in each one, also in an uneven last one.
 std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences);
