@@ -130,3 +130,5 @@ TEST(GpuRemainder, BiasesMoveAsOnTheCpu) {
 }
 
 }  // namespace trainyard::test
+
+int main(int argc, char** argv) { return trainyard::testing::run_on_gpu(argc, argv); }
