@@ -5,7 +5,13 @@
 #include "libtrain/io/disk_storage.h"
 #include "libtrain/plan/disk_use.h"
 
+#include <algorithm>
+
 namespace trainyard::engine {
+
+// An update in the background waits for the disk most of the time: a drive of 10 GB/s keeps two cores busy. So the
+// threads that compute have the cores.
+constexpr int update_share = 4;
 
 std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan, int rank,
                                                           const plan::FlatGroupSet& set, RankMemory& memory,
@@ -16,9 +22,9 @@ std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan
   io::DiskStorageOptions options;
   for (const auto& folder : folders) options.folders.push_back({folder});
   options.extents = params::storage_extents(offload, set.flat_groups);
-  return std::make_unique<params::OffloadedStates>(std::move(offload),
-                                                   std::make_unique<io::DiskStorage>(std::move(options)),
-                                                   memory[tensor::Category::offload_buffers]);
+  return std::make_unique<params::OffloadedStates>(
+      std::move(offload), std::make_unique<io::DiskStorage>(std::move(options)),
+      memory[tensor::Category::offload_buffers], std::max(1, plan.threads / update_share));
 }
 
 }  // namespace trainyard::engine

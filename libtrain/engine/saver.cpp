@@ -103,6 +103,7 @@ void Saver::take(const checkpoint::RunState& state) {
   wait();
   rethrow_failure();
   const base::TraceScope traced(base::traced::save, "snapshot", {state.step});
+  if (context_.offloaded != nullptr) context_.offloaded->finish_update();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const auto& [u, range] = ranges_[i];
     const auto copy = [&, begin = range.begin](const checkpoint::Kind& kind, base::View shard) {

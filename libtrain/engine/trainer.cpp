@@ -81,8 +81,11 @@ void Trainer::make_chunks() {
   }
 }
 
-// Communication that was issued uses the store until it is done.
-Trainer::~Trainer() { drain(r_.communication, *r_.compute); }
+// Communication that was issued uses the store until it is done, and an update uses the results of its step.
+Trainer::~Trainer() {
+  drain(r_.communication, *r_.compute);
+  if (r_.offloaded) r_.offloaded->abandon_update();
+}
 
 void Trainer::ask(bool mine) {
   stop_ = mine ? 1 : 0;

@@ -43,6 +43,10 @@ struct StoreContext : RankExecs {
   bool is_offloaded(int flat_group, plan::Held held, std::size_t state = 0) const {
     return offloaded != nullptr && offloaded->has(flat_group, held, state);
   }
+  // Before the weights of a flat group are read: an earlier step may still update them in the background.
+  void await_update(int flat_group) const {
+    if (offloaded != nullptr) offloaded->await_update(flat_group);
+  }
   bool shared() const { return set.table.largest_shared() > 0; }  // is any flat group sharded over several ranks
   // Adds an all-gather of a flat group's shards into `whole` to `transfers`. It begins after the event `ready`, which
   // either Exec may have recorded.

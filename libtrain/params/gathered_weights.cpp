@@ -131,6 +131,7 @@ class GatheredWeights : public Weights {
     TRAINYARD_ASSERT(slot.open == 0, "flat group {} is gathered where flat group {} is leased", flat_group,
                      slot.flat_group);
     slot.flat_group = flat_group;
+    c_.await_update(flat_group);
     auto& group = c_.group(flat_group);
     if (c_.is_offloaded(flat_group, plan::Held::parameter)) fetch_from_disk(slot);
     else if (group.size() == 1) group.all_gather(c_.compute, own_shard(flat_group), whole(flat_group));  // a copy
@@ -147,7 +148,8 @@ class GatheredWeights : public Weights {
     // The lease before has waited for the gather that read this buffer.
     const auto arrival = c_.offloaded->arrival(plan_.slot_of(u), c_.shape.working, c_.layout(u).shard);
     const auto ticket = c_.offloaded->fetch_weights(u, arrival);
-    slot.arrives = c_.gather(u, arrival, whole(u), slot.released, [this, ticket] { c_.offloaded->wait(ticket); });
+    slot.arrives =
+        c_.gather(u, arrival, whole(u), slot.released, [this, ticket] { c_.offloaded->storage().wait(ticket); });
   }
 
   StoreContext& c_;

@@ -71,6 +71,7 @@ Transfers::Ticket& GradientReduction::free(plan::Occurrence occurrence, int sour
 }
 
 void GradientReduction::open(plan::Occurrence occurrence, int source) {
+  finish_update();
   c_.join(c_.transfers.done(free(occurrence, source)));
   free(occurrence, source) = 0;
 }
@@ -115,6 +116,7 @@ int GradientReduction::contributors(plan::Occurrence occurrence, int source) con
 
 // Reads `gradient` only if this rank contributes. If all micro-batches of a source are empty, no rank makes the call.
 Transfers::Ticket GradientReduction::reduce(plan::Occurrence occurrence, int source, base::View gradient) {
+  finish_update();
   const auto round = position_.round == 0 && source == 0 ? base::ReductionRound::first : base::ReductionRound::next;
   const auto total = sum(occurrence);
   if (leaves(occurrence.flat_group) && round == base::ReductionRound::first) claim_sum(occurrence.flat_group);
@@ -163,6 +165,12 @@ Transfers::Ticket GradientReduction::issue(plan::Occurrence occurrence, int sour
     const auto [first, count] = StoreContext::segment(total.count(), segments, i);
     comm::ordered_reduce_scatter_range(group, c_.communication, reduction, first, count);
   });
+}
+
+// The update of the step before reads its gradients, and the numbers of its step. By the first backward pass it has
+// mostly ended, because forward passes wait for it group by group.
+void GradientReduction::finish_update() {
+  if (c_.offloaded != nullptr) c_.offloaded->finish_update();
 }
 
 // An earlier step may have been abandoned.

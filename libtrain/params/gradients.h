@@ -75,6 +75,7 @@ class GradientReduction {
     Transfers::Ticket reduced = 0;
     OffloadedStates::Ticket written = 0;
   };
+  void finish_update();
   bool leaves(int flat_group) const { return c_.is_offloaded(flat_group, plan::Held::gradient); }
   // Before the first reduction of a step into the sum of the flat group: sends on what other flat groups left.
   void claim_sum(int flat_group);

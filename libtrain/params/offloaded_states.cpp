@@ -2,6 +2,9 @@
 #include "libtrain/params/offloaded_states.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/here_and_now.h"
+#include "libtrain/base/thread.h"
+#include "libtrain/base/trace_kinds.h"
 
 #include <fmt/format.h>
 
@@ -41,7 +44,8 @@ std::vector<base::StorageExtent> storage_extents(const plan::OffloadPlan& plan,
   return out;
 }
 
-OffloadedStates::OffloadedStates(plan::OffloadPlan plan, std::unique_ptr<base::Storage> storage, tensor::Arena& arena)
+OffloadedStates::OffloadedStates(plan::OffloadPlan plan, std::unique_ptr<base::Storage> storage, tensor::Arena& arena,
+                                 int threads)
     : plan_(std::move(plan)), storage_(std::move(storage)) {
   for (auto& tile : buffers_)
     for (const auto& column : plan_.columns()) tile.columns.push_back(allocated(arena, plan_.column_bytes(column)));
@@ -49,6 +53,9 @@ OffloadedStates::OffloadedStates(plan::OffloadPlan plan, std::unique_ptr<base::S
   for (const auto bytes : plan_.sum_bytes()) sums_.push_back(bytes > 0 ? allocated(arena, bytes) : nullptr);
   const auto all = plan_.buffer_bytes();
   if (all > 0) storage_->use_memory({buffers_[0].columns[0], base::size(all)});
+  make_tiles();
+  if (threads > 1) base::require_threads(threads - 1);
+  updates_ = tensor::Exec::worker("update", nullptr, threads);
 }
 
 OffloadedStates::~OffloadedStates() = default;
@@ -68,6 +75,17 @@ OffloadedStates::Ticket OffloadedStates::transfer(int extent, std::int64_t first
                           : storage_->write(extent, first * size, elements * size, memory);
 }
 
+template <class Work> void OffloadedStates::blocked(const Work& work) {
+  const base::TraceScope traced(base::traced::wait, "wait");
+  const double start = base::steady_seconds();
+  work();
+  blocked_ += base::steady_seconds() - start;
+}
+
+void OffloadedStates::wait(Ticket ticket) {
+  if (ticket != 0) blocked([&] { storage_->wait(ticket); });
+}
+
 OffloadedStates::Ticket OffloadedStates::whole(int flat_group, Held held, base::View memory, Way way) {
   const auto extent = plan_.find(flat_group, held);
   const auto elements = base::at(plan_.extents(), extent).elements;
@@ -75,27 +93,45 @@ OffloadedStates::Ticket OffloadedStates::whole(int flat_group, Held held, base::
   return transfer(extent, 0, elements, static_cast<std::byte*>(memory.data), way);
 }
 
-void OffloadedStates::begin_read(Buffers& buffers, Tile& tile) {
-  finish(buffers);
-  tile.plan = &plan_;
-  const auto count = tile.range.end - tile.range.first;
-  for (std::size_t i = 0; i < plan_.columns().size(); ++i) {
-    const auto& column = plan_.columns()[i];
-    const auto extent = plan_.find(tile.flat_group, column.held, column.state);
-    tile.columns.emplace_back();
-    if (extent < 0) continue;
-    tile.columns.back() = {buffers.columns[i], column.dtype, {count}};
-    if (column.held != Held::parameter || !base::is_narrow(column.dtype))
-      buffers.under_way.push_back(transfer(extent, tile.range.first, count, buffers.columns[i], Way::read));
+void OffloadedStates::make_tiles() {
+  int last = -1;
+  for (const auto& e : plan_.extents()) {
+    if (e.flat_group == last) continue;
+    last = e.flat_group;
+    for (std::int64_t first = 0; first < e.elements; first += tile_elements()) {
+      const auto end = std::min(e.elements, first + tile_elements());
+      const auto& buffers = buffers_of(tiles_.size());
+      auto& tile = tiles_.emplace_back(Tile{last, {first, end}, {}, &plan_});
+      for (std::size_t i = 0; i < plan_.columns().size(); ++i) {
+        const auto& column = plan_.columns()[i];
+        const bool has = plan_.find(last, column.held, column.state) >= 0;
+        tile.columns.push_back(has ? base::View(buffers.columns[i], column.dtype, {end - first}) : base::View{});
+      }
+    }
   }
 }
 
-void OffloadedStates::begin_write(Buffers& buffers, const Tile& tile) {
-  for (std::size_t i = 0; i < plan_.columns().size(); ++i) {
-    const auto& column = plan_.columns()[i];
-    if (!tile.columns[i] || column.held == Held::gradient) continue;
+void OffloadedStates::begin_read(std::size_t i) {
+  const auto& tile = tiles_[i];
+  auto& buffers = buffers_of(i);
+  finish(buffers);
+  for (std::size_t c = 0; c < plan_.columns().size(); ++c) {
+    const auto& column = plan_.columns()[c];
+    const auto& to = tile.columns[c];
+    if (!to || (column.held == Held::parameter && base::is_narrow(column.dtype))) continue;
     buffers.under_way.push_back(transfer(plan_.find(tile.flat_group, column.held, column.state), tile.range.first,
-                                         tile.range.end - tile.range.first, buffers.columns[i], Way::write));
+                                         to.count(), buffers.columns[c], Way::read));
+  }
+}
+
+void OffloadedStates::begin_write(std::size_t i) {
+  const auto& tile = tiles_[i];
+  auto& buffers = buffers_of(i);
+  for (std::size_t c = 0; c < plan_.columns().size(); ++c) {
+    const auto& column = plan_.columns()[c];
+    if (!tile.columns[c] || column.held == Held::gradient) continue;
+    buffers.under_way.push_back(transfer(plan_.find(tile.flat_group, column.held, column.state), tile.range.first,
+                                         tile.columns[c].count(), buffers.columns[c], Way::write));
   }
 }
 
@@ -105,26 +141,41 @@ void OffloadedStates::finish(Buffers& buffers) {
 }
 
 void OffloadedStates::stream(const std::function<void(const Tile&)>& update) {
-  std::vector<Tile> tiles;
-  int last = -1;
-  for (const auto& e : plan_.extents()) {
-    if (e.flat_group == last) continue;
-    last = e.flat_group;
-    for (std::int64_t first = 0; first < e.elements; first += tile_elements())
-      tiles.push_back({last, {first, std::min(e.elements, first + tile_elements())}});
+  finish_update();
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    updates_->run([this, i] {
+      if (i == 0) begin_read(0);
+      if (i + 1 < tiles_.size()) begin_read(i + 1);
+      finish(buffers_of(i));
+    });
+    update(tiles_[i]);
+    updates_->run([this, i] { begin_write(i); });
+    const bool ends = i + 1 == tiles_.size() || tiles_[i + 1].flat_group != tiles_[i].flat_group;
+    if (ends) being_updated_[tiles_[i].flat_group] = updates_->record();
   }
-  if (std::exchange(descends_, !descends_)) std::reverse(tiles.begin(), tiles.end());
-  for (std::size_t i = 0; i < tiles.size(); ++i) {
-    auto& buffers = buffers_[i % buffers_.size()];
-    if (i == 0) begin_read(buffers, tiles[0]);
-    if (i + 1 < tiles.size()) begin_read(buffers_[(i + 1) % buffers_.size()], tiles[i + 1]);
-    finish(buffers);
-    update(tiles[i]);
-    begin_write(buffers, tiles[i]);
+}
+
+void OffloadedStates::await_update(int flat_group) {
+  const auto updated = being_updated_.find(flat_group);
+  if (updated == being_updated_.end()) return;
+  blocked([&] { updated->second.wait(); });
+  being_updated_.erase(updated);
+}
+
+void OffloadedStates::finish_update() {
+  while (!being_updated_.empty()) await_update(being_updated_.begin()->first);
+}
+
+void OffloadedStates::abandon_update() noexcept {
+  being_updated_.clear();
+  try {
+    updates_->synchronize();
+  } catch (...) {  // nobody asks for these states any more
   }
 }
 
 void OffloadedStates::read(int flat_group, Held held, std::size_t state, std::int64_t first, base::View to) {
+  finish_update();
   const auto extent = plan_.find(flat_group, held, state);
   const auto& e = base::at(plan_.extents(), extent);
   TRAINYARD_ASSERT(to.dtype == e.dtype && first >= 0 && first + to.count() <= e.elements, "{} elements at {} of {}",
@@ -145,9 +196,11 @@ void OffloadedStates::read(int flat_group, Held held, std::size_t state, std::in
 }
 
 void OffloadedStates::outside_steps(const std::function<void()>& work) {
+  finish_update();
   storage_->wait_all();
   const auto before = storage_->totals();
   const auto count = [&] {
+    finish_update();
     storage_->wait_all();
     const auto after = storage_->totals();
     outside_.read += after.read - before.read, outside_.written += after.written - before.written;
@@ -162,6 +215,7 @@ void OffloadedStates::outside_steps(const std::function<void()>& work) {
 }
 
 base::StorageTotals OffloadedStates::in_steps() {
+  finish_update();
   storage_->wait_all();
   const auto all = storage_->totals();
   return {all.read - outside_.read, all.written - outside_.written};
@@ -176,6 +230,7 @@ void OffloadedStates::clear(int flat_group, Held held, std::size_t state) {
 }
 
 void OffloadedStates::write(int flat_group, Held held, std::size_t state, std::int64_t first, base::ConstView from) {
+  finish_update();
   const auto extent = plan_.find(flat_group, held, state);
   const auto& e = base::at(plan_.extents(), extent);
   TRAINYARD_ASSERT(from.dtype == e.dtype && first % tile_elements() == 0 && first + from.count() <= e.elements,

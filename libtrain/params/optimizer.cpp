@@ -149,7 +149,7 @@ void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weig
     if (is_of_matrices) range.states = {};  // prepare() updated the momentum
     const auto& rule = is_of_matrices ? UpdateRule(*rules.matrices) : *rules.elements;
     if (part.first == all.first && part.end == all.end) {
-      apply(c_.compute, rule, range, decayed);
+      apply(exec_of(tile), rule, range, decayed);
       continue;
     }
     const auto skipped = part.first - all.first;
@@ -157,7 +157,7 @@ void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weig
     for (const auto& each : decayed)
       if (const auto in = overlap(each, {skipped, part.end - all.first}); in.first < in.end)
         decayed_in_tile_.push_back({in.first - skipped, in.end - skipped});
-    apply(c_.compute, rule, range, decayed_in_tile_);
+    apply(exec_of(tile), rule, range, decayed_in_tile_);
   }
 }
 
@@ -169,7 +169,7 @@ void OptimizerStates::update_by_tiles(GradientReduction& gradients, Weights& wei
     apply_elements(gradients, weights, rules, tile);
     move_biases(gradients, weights, rules.numbers, tokens, tile);
     if (const auto working = tile.of(plan::Held::parameter); working && masters_.beside_working())
-      kernels::cast(c_.compute, updated(gradients, weights, tile.flat_group, tile.range, tile).parameter, working);
+      kernels::cast(exec_of(tile), updated(gradients, weights, tile.flat_group, tile.range, tile).parameter, working);
   });
 }
 
@@ -183,11 +183,11 @@ void OptimizerStates::move_biases(GradientReduction& gradients, Weights& weights
     const auto mean = static_cast<double>(balance.choices * tokens) / static_cast<double>(parameter->count());
     const auto biases = updated(gradients, weights, tile.flat_group, part, tile);
     const auto even = [&](const kernels::EvenedBiases& of) {
-      kernels::even_load_update(c_.compute, of, biases.gradient, mean, static_cast<float>(balance.rate), numbers);
+      kernels::even_load_update(exec_of(tile), of, biases.gradient, mean, static_cast<float>(balance.rate), numbers);
     };
     if (biases.remainder) even({biases.working, biases.remainder});
     else even(biases.parameter);
-    if (biases.parameter && biases.working) kernels::cast(c_.compute, biases.parameter, biases.working);
+    if (biases.parameter && biases.working) kernels::cast(exec_of(tile), biases.parameter, biases.working);
   }
 }
 

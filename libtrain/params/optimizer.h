@@ -28,6 +28,7 @@ class OptimizerStates {
   // shards of gradients. Call it before GradientReduction::gather_sums. Does nothing without a rule. Collective.
   void prepare(GradientReduction& gradients, const UpdateRules& rules);
 
+  // What has states on disk is updated in the background (params/offloaded_states.h): the next begin() or lease waits.
   // Weight decay applies only to parameters whose inventory entry says so. The rules are those of the context's
   // optimizer. `tokens`: the tokens of the step, from which follows the mean load of an expert. A bias of choices
   // (plan::Update) moves an expert's load towards it.
@@ -90,6 +91,8 @@ class OptimizerStates {
   void update_by_tiles(GradientReduction& gradients, Weights& weights, const UpdateRules& rules, std::int64_t tokens);
   void move_biases(GradientReduction& gradients, Weights& weights, const kernels::StepNumbers* numbers,
                    std::int64_t tokens, const Tile& tile);
+  // What is updated by tiles is updated in the background.
+  tensor::Exec& exec_of(const Tile& tile) { return tile.plan == nullptr ? c_.compute : c_.offloaded->updates(); }
   bool streams(int flat_group) const { return c_.offloaded != nullptr && c_.offloaded->plan().streams(flat_group); }
   Tile all_of(int flat_group) const { return {flat_group, {0, count(flat_group)}}; }
   // With an optimizer that needs norms of whole parameters, after `rule` updated the states.

@@ -23,7 +23,7 @@ class WholeWeights : public Weights {
     if (!changed_) return;
     changed_ = false;
     std::fill(issued_.begin(), issued_.end(), false);
-    const auto updated = c_.compute.record();
+    const auto updated = c_.compute.record();  // what no thread updates in the background
     std::vector<bool> seen(leases.lists.size(), false);
     for (const auto pass : leases.passes) {
       if (seen[pass]) continue;
@@ -36,6 +36,7 @@ class WholeWeights : public Weights {
     auto& arrives = base::at(arrives_, occurrence.flat_group);
     c_.join(c_.transfers.done(arrives));
     arrives = 0;
+    c_.await_update(occurrence.flat_group);
   }
   void give_back(plan::Occurrence) override {}
   base::View whole(int flat_group) override { return base::at(wholes_, flat_group); }
@@ -46,7 +47,10 @@ class WholeWeights : public Weights {
   void shards_changed() override { changed_ = c_.shared(); }
   void complete() override {
     begin_pass({});
-    for (auto& arrives : arrives_) c_.join(c_.transfers.done(std::exchange(arrives, 0)));
+    for (int u = 0; u < c_.flat_groups(); ++u) {
+      c_.join(c_.transfers.done(std::exchange(base::at(arrives_, u), 0)));
+      c_.await_update(u);
+    }
   }
 
  private:
@@ -54,7 +58,9 @@ class WholeWeights : public Weights {
     const auto u = base::size(flat_group);
     if (issued_[u] || c_.group(flat_group).size() == 1) return;
     issued_[u] = true;
-    arrives_[u] = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), updated);
+    const auto& ready =
+        c_.offloaded != nullptr && c_.offloaded->is_updating(flat_group) ? c_.offloaded->updated(flat_group) : updated;
+    arrives_[u] = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), ready);
   }
 
   StoreContext& c_;

@@ -8,7 +8,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 namespace trainyard::test {
 namespace offloaded_states_test {
@@ -120,6 +122,7 @@ void check_updates(Ground& g) {
     EXPECT_EQ(parts.complete.size(), leave) << where;
     parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
     plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
+    g.offloaded->finish_update();
     const auto after = g.offloaded->storage().totals();
     EXPECT_EQ(after.read - before.read, planned.update_bytes().read) << where;
     EXPECT_EQ(after.written - before.written, planned.update_bytes().written) << where;
@@ -157,42 +160,62 @@ TEST(OffloadedStates, TilesAreParts) {
     }
 }
 
-// Weights that were updated on disk are what the next leases see.
-TEST(OffloadedStates, LeasesReadWhatUpdatesWrote) {
-  for (const int ranks : {1, 2, 3})
-    for (const auto working : {base::DType::f32, base::DType::bf16}) {
-      ParallelLayout layout{ranks, 3, working, ranks};
-      layout.offload = offload("optimizer=disk,parameters=disk:0.7,gradients=disk");
-      on_ranks(tied_model(), layout, [](Ground& g) {
-        PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
-        plain.scatter(5);
-        Parts parts(g);
-        load(parts, g, plain);
-        const std::vector<plan::Occurrence> order(g.set.occurrences.begin(), g.set.occurrences.end());
-        for (std::int64_t step = 1; step <= 2; ++step) {
-          parts.weights->begin_passes({{order}, {0, 0}});
-          for (int pass = 0; pass < 2; ++pass)
-            for (const auto occurrence : order) {
-              parts.weights->acquire(occurrence);
-              EXPECT_EQ(difference(parts.weights->whole(occurrence.flat_group),
-                                   plain.flat_group(occurrence.flat_group).weight),
-                        "")
-                  << g.layout.text() << " flat group " << occurrence.flat_group << " step " << step;
-              parts.weights->give_back(occurrence);
-            }
-          parts.gradients.begin();
-          parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
-          for (const auto occurrence : order) {
-            parts.gradients.open(occurrence);
-            fill(parts.gradients.whole(occurrence), plain.gradient(Values::scattered, step, g.rank(), occurrence));
-            parts.gradients.commit(occurrence);
-          }
-          parts.gradients.finish();
-          parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
-          plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
-        }
-      });
+// Holds up the update that comes.
+void hold_up(Ground& g) {
+  g.offloaded->updates().run([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+}
+
+// What the update in the background changes is what the next leases see, and it reads the gradients of its own step.
+void update_in_background(Ground& g) {
+  PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
+  plain.scatter(5);
+  Parts parts(g);
+  load(parts, g, plain);
+  const std::vector<plan::Occurrence> order(g.set.occurrences.begin(), g.set.occurrences.end());
+  const auto look = [&](std::int64_t step) {
+    parts.weights->begin_passes({{order}, {0, 0}});
+    for (int pass = 0; pass < 2; ++pass)
+      for (const auto occurrence : order) {
+        parts.weights->acquire(occurrence);
+        const auto difference_here =
+            difference(parts.weights->whole(occurrence.flat_group), plain.flat_group(occurrence.flat_group).weight);
+        EXPECT_EQ(difference_here, "") << g.layout.text() << " flat group " << occurrence.flat_group << " step "
+                                       << step;
+        parts.weights->give_back(occurrence);
+      }
+  };
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    if (step != 3) look(step);  // else the gradients of the next step come at once
+    parts.gradients.begin();
+    parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
+    for (const auto occurrence : order) {
+      parts.gradients.open(occurrence);
+      fill(parts.gradients.whole(occurrence), plain.gradient(Values::scattered, step, g.rank(), occurrence));
+      parts.gradients.commit(occurrence);
     }
+    parts.gradients.finish();
+    if (g.layout.zero == 0) parts.gradients.gather_sums();
+    hold_up(g);
+    parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
+    plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
+  }
+  look(5);
+  EXPECT_FALSE(g.offloaded->is_updating(0));
+}
+
+TEST(OffloadedStates, UpdatesRunInTheBackground) {
+  for (const int ranks : {1, 2, 3})
+    for (const auto working : {base::DType::f32, base::DType::bf16})
+      for (const auto& [zero, text] :
+           {std::pair(1, "optimizer=disk"), std::pair(2, "optimizer=disk:0.5,gradients=disk"),
+            std::pair(3, "optimizer=disk"), std::pair(3, "optimizer=disk,parameters=disk:0.7,gradients=disk")}) {
+        ParallelLayout layout{ranks, zero, working, ranks};
+        layout.offload = offload(text);
+        on_ranks(tied_model(), layout, update_in_background);
+      }
+  ParallelLayout alone{1, 0};
+  alone.offload = offload("optimizer=disk");
+  on_ranks(tied_model(), alone, update_in_background);
 }
 
 // Loading a damaged checkpoint fails in the middle, and is no part of a step.
