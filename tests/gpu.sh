@@ -26,7 +26,7 @@ done
 [[ $jobs =~ ^[1-9][0-9]*$ && $limit =~ ^[1-9][0-9]*$ ]] || usage
 
 programs=(shard-data partition-model train inspect generate profile-comm)
-tests=(test_kernels_gpu test_kernels_gpu_lanes test_kernels_gpu_grouped test_kernels_gpu_experts test_kernels_gpu_attention test_kernels_gpu_update test_kernels_gpu_remainder test_engine_gpu test_engine_gpu_sparse test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_comm_gpu_share test_model_finite_difference test_model_pytorch_golden test_model_sparse_attention test_model_tensor_ranks)
+tests=(test_kernels_gpu test_kernels_gpu_lanes test_kernels_gpu_grouped test_kernels_gpu_experts test_kernels_gpu_attention test_kernels_gpu_update test_kernels_gpu_remainder test_engine_gpu test_engine_gpu_sparse test_engine_gpu_offload test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_comm_gpu_share test_model_finite_difference test_model_pytorch_golden test_model_sparse_attention test_model_tensor_ranks)
 benches=(bench_kernels_gpu)
 
 build() {
@@ -170,6 +170,7 @@ suite() {
   run "two ranks that share layers have the bits of one" env TRAINYARD_TEST_DEVICE=cuda test_model_tensor_ranks --gtest_filter=TensorRanks.Small   # more than is promised: the library has to choose alike
   run "whole runs" test_engine_gpu
   run "whole runs, with blocks and masks" test_engine_gpu_sparse
+  run "whole runs, with states on the host and on disk" test_engine_gpu_offload
   run "a step as a CUDA graph" test_engine_gpu_capture
   run "NCCL and staged contract, one rank" "${launch[@]}" -n 1 "$(command -v test_comm_nccl)"
   run "NCCL and staged contract, two ranks sharing the GPU" timeout 300 "${launch[@]}" -n 2 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0"' "$(command -v test_comm_nccl)"

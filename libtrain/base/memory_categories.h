@@ -20,6 +20,7 @@ enum class MemoryCategory : int {
   workspace,
   save_snapshot,
   offload_buffers,
+  offloaded_states,
 };
 
 // device: where the rank computes, which without a GPU is the host. host: pinned memory of the host, on every device.
@@ -56,6 +57,8 @@ inline constexpr std::array memory_categories = {
     MemoryCategoryEntry{MemoryCategory::save_snapshot, "save_snapshot", "save snapshot", MemoryPlace::host},
     MemoryCategoryEntry{MemoryCategory::offload_buffers, "offload_buffers", "offload buffers", MemoryPlace::host,
                         MemoryReader::peers, MemoryPresence::with_offload},
+    MemoryCategoryEntry{MemoryCategory::offloaded_states, "offloaded_states", "offloaded states", MemoryPlace::host,
+                        MemoryReader::own_rank, MemoryPresence::with_offload},
 };
 
 constexpr const MemoryCategoryEntry& entry_of(MemoryCategory category) {

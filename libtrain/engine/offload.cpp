@@ -10,21 +10,32 @@
 namespace trainyard::engine {
 
 // An update in the background waits for the disk most of the time: a drive of 10 GB/s keeps two cores busy. So the
-// threads that compute have the cores.
+// threads that compute have the cores. Beside a GPU it has all threads of the rank.
 constexpr int update_share = 4;
 
 std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan, int rank,
                                                           const plan::FlatGroupSet& set, RankMemory& memory,
+                                                          tensor::Exec& compute,
                                                           const std::vector<std::string>& folders) {
   auto offload = plan::offload_of_stage(plan, plan.stage_of(rank));
   if (!offload.any()) return nullptr;
-  TRAINYARD_ASSERT(!folders.empty(), "{} bytes on disk, and no folder for them", offload.disk_bytes());
-  io::DiskStorageOptions options;
-  for (const auto& folder : folders) options.folders.push_back({folder});
-  options.extents = params::storage_extents(offload, set.flat_groups);
-  return std::make_unique<params::OffloadedStates>(
-      std::move(offload), std::make_unique<io::DiskStorage>(std::move(options)),
-      memory[tensor::Category::offload_buffers], std::max(1, plan.threads / update_share));
+  const bool on_gpu = compute.on_gpu();
+  std::unique_ptr<base::Storage> storage;
+  if (offload.has_any(plan::Place::disk)) {
+    TRAINYARD_ASSERT(!folders.empty(), "{} bytes on disk, and no folder for them", offload.disk_bytes());
+    io::DiskStorageOptions options;
+    for (const auto& folder : folders) options.folders.push_back({folder});
+    options.extents = params::storage_extents(offload, set.flat_groups);
+    storage = std::make_unique<io::DiskStorage>(std::move(options));
+  }
+  using tensor::Category;
+  const params::OffloadMemory places{.buffers = memory[Category::offload_buffers],
+                                     .states = &memory[Category::offloaded_states],
+                                     .arrivals = &memory[Category::gathered_weights],
+                                     .sums = &memory[Category::gradients]};
+  const int threads = on_gpu ? plan.threads : std::max(1, plan.threads / update_share);
+  return std::make_unique<params::OffloadedStates>(std::move(offload), std::move(storage), places, threads,
+                                                   on_gpu ? &compute : nullptr);
 }
 
 }  // namespace trainyard::engine

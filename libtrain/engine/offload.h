@@ -15,6 +15,7 @@ namespace trainyard::engine {
 // Null if the plan has nothing on disk. EnvironmentError as io::DiskStorage.
 std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan, int rank,
                                                           const plan::FlatGroupSet& set, RankMemory& memory,
+                                                          tensor::Exec& compute,
                                                           const std::vector<std::string>& folders);
 
 }  // namespace trainyard::engine

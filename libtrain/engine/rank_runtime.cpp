@@ -37,8 +37,9 @@ RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Ba
              device),
       compute(compute_exec(device, memory[Category::workspace], plan.threads)),
       communication(world.size == 1 ? *compute : *world.communication), lists(part, plan.sequence, *compute),
-      offloaded(pass == plan::Pass::train ? offloaded_states(plan, world.rank, set, memory, places.offload_folders)
-                                          : nullptr),
+      offloaded(pass == plan::Pass::train
+                    ? offloaded_states(plan, world.rank, set, memory, *compute, places.offload_folders)
+                    : nullptr),
       context{{world, *compute, communication},
               set,
               plan.states(),

@@ -119,9 +119,23 @@ SizeTable disk_table(const plan::Plan& plan, int rank, params::OffloadedStates& 
   const auto moved = measured.in_steps();
   return {"disk" + of_rank(plan, rank),
           "predicted",
-          {{"space", plan::offload_of_stage(plan, plan.stage_of(rank)).disk_bytes(), measured.storage().space(), ""},
+          {{"space", plan::offload_of_stage(plan, plan.stage_of(rank)).disk_bytes(), measured.storage()->space(), ""},
            {"read in steps", predicted.read, moved.read, ""},
            {"written in steps", predicted.written, moved.written, ""}}};
+}
+
+SizeTable link_table(const plan::Plan& plan, int rank, params::OffloadedStates& measured,
+                     std::span<const plan::BatchSizes::Steps> steps) {
+  plan::LinkBytes predicted;
+  for (const auto& [sequences, count] : steps) {
+    const auto of_step = plan::link_of_step(plan, plan.stage_of(rank), sequences);
+    predicted.down += count * of_step.down, predicted.up += count * of_step.up;
+  }
+  const auto copied = measured.link_in_steps();
+  return {"link" + of_rank(plan, rank),
+          "predicted",
+          {{"to the host in steps", predicted.down, copied.down, ""},
+           {"to the GPU in steps", predicted.up, copied.up, ""}}};
 }
 
 void write_report(const std::string& output, const std::vector<SizeTable>& tables, const std::string& reading) {
@@ -194,6 +208,10 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
     row("on disk", p.disk.space);
     row("read from there a step", p.disk.read);
     row("written there a step", p.disk.written);
+  }
+  if (p.link != plan::LinkBytes{}) {
+    row("copied to the host a step", p.link.down);
+    row("copied to the GPU a step", p.link.up);
   }
   if (p.pipeline > 1) out += fmt::format("\n{}", plan::stages_text(p, sizes));
   const auto traffic = announced_traffic(p, 0, 1);

@@ -39,6 +39,9 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
 // kept. Any failure is only a warning: the run is done, and its checkpoint is published.
 void write_report(const std::string& output, const std::vector<SizeTable>& tables, const std::string& reading);
 
+// A table of what a GPU's rank copied to its host and back in its steps, because of offloaded states.
+SizeTable link_table(const plan::Plan& plan, int rank, params::OffloadedStates& measured,
+                     std::span<const plan::BatchSizes::Steps> steps);
 // A table of what this rank has on disk, and what its steps read from there and wrote to there.
 SizeTable disk_table(const plan::Plan& plan, int rank, params::OffloadedStates& measured,
                      std::span<const plan::BatchSizes::Steps> steps);

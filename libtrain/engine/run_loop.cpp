@@ -104,13 +104,18 @@ RunResult RunLoop::go() {
   result.traffic_report = traffic_table(
       run_.setup.plan, run_.world, batches_.sizes().steps_of_sizes(start_.step, step_),
       {validations_done_, run_.setup.validation_sequences}, trainer_.expert_collectives().further_rounds());
-  if (auto* offloaded = trainer_.offloaded())
-    result.disk_report =
-        disk_table(run_.setup.plan, run_.world.rank, *offloaded, batches_.sizes().steps_of_sizes(start_.step, step_));
+  if (auto* offloaded = trainer_.offloaded()) {
+    const auto steps = batches_.sizes().steps_of_sizes(start_.step, step_);
+    if (offloaded->storage() != nullptr)
+      result.disk_report = disk_table(run_.setup.plan, run_.world.rank, *offloaded, steps);
+    if (run_.setup.plan.device == base::DeviceKind::cuda)
+      result.link_report = link_table(run_.setup.plan, run_.world.rank, *offloaded, steps);
+  }
   try {
     patiently("writing report and trace", [&] {
       if (run_.world.rank == 0 && steps_done_ > 0)
-        write_report(config_.output, {result.memory_report, result.traffic_report, result.disk_report},
+        write_report(config_.output,
+                     {result.memory_report, result.traffic_report, result.disk_report, result.link_report},
                      reading_text(run_.setup, step_, progress().samples_seen));
       if (trace_) trace_->write();
     });

@@ -20,6 +20,7 @@ struct RunResult {
   std::string resume;                       // value of --resume that continues from here; empty: auto finds it
   SizeTable memory_report, traffic_report;  // report.txt in the output folder has them with exact bytes
   SizeTable disk_report = {};               // likewise; without rows if the plan has nothing on disk
+  SizeTable link_report = {};               // likewise, of a GPU that offloads
   std::string step_profile = {};            // tables as text, of this rank (config.profile_step)
   double save_seconds = 0;  // from the snapshot to the published checkpoint, of the newest save; 0: none by this start
   std::shared_ptr<const base::Error> trace_error = {};  // why there is no trace; the run is whole without it

@@ -67,7 +67,7 @@ void RunSaving::settle_in_folder(const Start& start) {
   saved_path_ = place;
 }
 
-bool RunSaving::waits_for_writer() const { return run_.setup.plan.offload.uses(plan::Place::disk); }
+bool RunSaving::waits_for_writer() const { return run_.setup.plan.offload.any(); }
 
 double RunSaving::take(const Progress& progress) {
   finish_publishing();

@@ -94,8 +94,14 @@ void StepResults::agree(std::span<const base::ConstView> gradients, double loss_
   const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
   kernels::square_sum(execs_.compute, gradients, limbs);
   if (counted_before != nullptr) {  // both have digits below 2^32, so 2^19 ranks cannot overflow
-    TRAINYARD_ASSERT(!execs_.compute.on_gpu(), "squares of {} digits for a GPU", counted_before->limbs.size());
-    for (std::size_t i = 0; i < counted_before->limbs.size(); ++i) limbs_[i] += counted_before->limbs[i];
+    auto all = *counted_before;
+    const auto here = base::View::of(all.limbs.data(), {std::ssize(all.limbs)});
+    kernels::FixedPointSum counted_now;
+    tensor::copy(execs_.compute, limbs, base::View::of(counted_now.limbs.data(), {std::ssize(all.limbs)}));
+    execs_.compute.synchronize();
+    for (std::size_t i = 0; i < all.limbs.size(); ++i) all.limbs[i] += counted_now.limbs[i];
+    tensor::copy(execs_.compute, here, limbs);
+    execs_.compute.synchronize();
   }
   if (results_.size() > 1) {
     execs_.communication.wait(execs_.compute.record());

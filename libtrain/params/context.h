@@ -44,8 +44,11 @@ struct StoreContext : RankExecs {
     return offloaded != nullptr && offloaded->has(flat_group, held, state);
   }
   // Before the weights of a flat group are read: an earlier step may still update them in the background.
-  void await_update(int flat_group) const {
-    if (offloaded != nullptr) offloaded->await_update(flat_group);
+  // Returns whether `compute` now has something to wait for that it had not before.
+  bool await_update(int flat_group) const {
+    if (offloaded == nullptr || !offloaded->is_updating(flat_group)) return false;
+    offloaded->await_update(flat_group);
+    return true;
   }
   bool shared() const { return set.table.largest_shared() > 0; }  // is any flat group sharded over several ranks
   // Adds an all-gather of a flat group's shards into `whole` to `transfers`. It begins after the event `ready`, which

@@ -24,13 +24,13 @@ class GatheredWeights : public Weights {
     const auto before = c.arenas.gathered.used_bytes();
     for (auto elements : plan_.elements()) slots_.push_back({buffer(elements)});
     if (reads_into_slots() && !slots_.empty())
-      c.offloaded->storage().use_memory(
+      c.offloaded->storage()->use_memory(
           {static_cast<std::byte*>(slots_.front().buffer.data), base::size(c.arenas.gathered.used_bytes() - before)});
   }
 
   void begin_passes(const plan::LeaseOrder& leases) override {
     for (auto& slot : slots_)  // of a step that was abandoned
-      if (slot.read != 0) c_.offloaded->wait(std::exchange(slot.read, 0));
+      if (slot.read) c_.offloaded->wait(std::exchange(slot.read, {}));
     leases_ = leases;
     coming_.clear(), fetches_.clear();
     next_pass_ = next_fetch_ = 0;
@@ -53,7 +53,7 @@ class GatheredWeights : public Weights {
                      slot.flat_group, occurrence.flat_group);
     ++slot.open;
     c_.join(c_.transfers.done(slot.arrives));
-    if (slot.read != 0) c_.offloaded->wait(std::exchange(slot.read, 0));
+    if (slot.read) c_.offloaded->wait(std::exchange(slot.read, {}));
   }
 
   void give_back(plan::Occurrence occurrence) override {
@@ -81,7 +81,7 @@ class GatheredWeights : public Weights {
     // After all announced leases: the flat group in the slot, and the number of the last lease that uses it.
     int coming = -1;
     std::int64_t last_lease = -1;
-    OffloadedStates::Ticket read = 0;  // from disk into the buffer itself
+    OffloadedStates::Transfer read = {};  // from elsewhere into the buffer itself
   };
   struct Fetch {
     int flat_group;
@@ -90,7 +90,7 @@ class GatheredWeights : public Weights {
   };
   // Shards that one rank has alone are read from disk into the slot, which has room for that.
   bool reads_into_slots() const {
-    return c_.offloaded != nullptr && c_.offloaded->plan().has_any(plan::Held::parameter);
+    return c_.offloaded != nullptr && c_.offloaded->plan().has_any(plan::Held::parameter, plan::Place::disk);
   }
   base::View buffer(std::int64_t elements) {
     const auto bytes = elements * base::size_of(c_.shape.working);
@@ -131,25 +131,30 @@ class GatheredWeights : public Weights {
     TRAINYARD_ASSERT(slot.open == 0, "flat group {} is gathered where flat group {} is leased", flat_group,
                      slot.flat_group);
     slot.flat_group = flat_group;
-    c_.await_update(flat_group);
+    // What was changed is there for `compute`, so a gather follows that.
+    if (c_.await_update(flat_group) && c_.compute.on_gpu()) slot.released = c_.compute.record();
     auto& group = c_.group(flat_group);
-    if (c_.is_offloaded(flat_group, plan::Held::parameter)) fetch_from_disk(slot);
+    if (c_.is_offloaded(flat_group, plan::Held::parameter)) fetch_from_elsewhere(slot);
     else if (group.size() == 1) group.all_gather(c_.compute, own_shard(flat_group), whole(flat_group));  // a copy
     else slot.arrives = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), slot.released);
   }
 
-  // The gather waits for the shard where it runs, so the calls of all ranks keep their order.
-  void fetch_from_disk(Slot& slot) {
+  // From the disk, the gather waits for the shard where it runs, so the calls of all ranks keep their order.
+  void fetch_from_elsewhere(Slot& slot) {
     const int u = slot.flat_group;
     if (c_.group(u).size() == 1) {
-      slot.read = c_.offloaded->fetch_weights(u, whole(u));
+      slot.read = c_.offloaded->fetch_weights(u, whole(u), slot.released);
       return;
     }
     // The lease before has waited for the gather that read this buffer.
     const auto arrival = c_.offloaded->arrival(plan_.slot_of(u), c_.shape.working, c_.layout(u).shard);
-    const auto ticket = c_.offloaded->fetch_weights(u, arrival);
-    slot.arrives =
-        c_.gather(u, arrival, whole(u), slot.released, [this, ticket] { c_.offloaded->storage().wait(ticket); });
+    const auto arrives = c_.offloaded->fetch_weights(u, arrival, slot.released);
+    if (arrives.ticket == 0) {
+      slot.arrives = c_.gather(u, arrival, whole(u), arrives.copied);
+      return;
+    }
+    slot.arrives = c_.gather(u, arrival, whole(u), slot.released,
+                             [this, ticket = arrives.ticket] { c_.offloaded->storage()->wait(ticket); });
   }
 
   StoreContext& c_;

@@ -184,10 +184,10 @@ void GradientReduction::begin() {
 void GradientReduction::claim_sum(int flat_group) {
   send_sums(Sums::complete);
   auto& mine = base::at(disk_sums_, c_.offloaded->plan().sum_slot(flat_group));
-  c_.offloaded->wait(std::exchange(mine.written, 0));
+  c_.offloaded->wait(std::exchange(mine.written, {}));
   TRAINYARD_ASSERT(mine.left || mine.flat_group == flat_group, "the sum of {} is needed for {} before it is complete",
                    c_.flat_group(mine.flat_group).name, c_.flat_group(flat_group).name);
-  mine = {flat_group, false, false, 0, 0};
+  mine = {flat_group, false, false, 0, {}};
 }
 
 void GradientReduction::send_sums(Sums which) {

@@ -73,7 +73,7 @@ class GradientReduction {
     bool left = true;       // for the disk
     bool complete = false;  // no reduction of the step will be added
     Transfers::Ticket reduced = 0;
-    OffloadedStates::Ticket written = 0;
+    OffloadedStates::Transfer written = {};
   };
   void finish_update();
   bool leaves(int flat_group) const { return c_.is_offloaded(flat_group, plan::Held::gradient); }

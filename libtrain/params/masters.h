@@ -1,6 +1,7 @@
 // Masters: the f32 master weights of a store, in the form that the plan says (plan/spec/master_format.h).
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/params/context.h"
 #include "libtrain/params/update_rule.h"
 #include "libtrain/params/weights.h"
@@ -24,7 +25,8 @@ class Masters {
 
   // Whether masters are somewhere as f32, and where: this rank's shard.
   bool are_f32() const { return c_.shape.master == plan::MasterFormat::f32; }
-  base::View shard(int flat_group) const;  // empty if it is on disk
+  base::View shard(int flat_group) const;                                         // empty if it is elsewhere
+  base::View beside(int flat_group) const { return base::at(f32_, flat_group); }  // of what this rank updates
   // Elements of this rank's shard, in f32, in whatever form they are kept. `to` and `from` may be on the host. In the
   // order of the compute Exec. write() of a remainder also writes the working copies.
   void read(int flat_group, std::int64_t first, base::View to) const;

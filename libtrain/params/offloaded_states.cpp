@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/base/trace_kinds.h"
 
@@ -40,19 +41,24 @@ std::vector<base::StorageExtent> storage_extents(const plan::OffloadPlan& plan,
   };
   std::vector<base::StorageExtent> out;
   for (const auto& e : plan.extents())
-    out.push_back({fmt::format("{} of {}", what(e), base::at(flat_groups, e.flat_group).name), e.bytes()});
+    if (e.place == plan::Place::disk)
+      out.push_back({fmt::format("{} of {}", what(e), base::at(flat_groups, e.flat_group).name), e.bytes()});
   return out;
 }
 
-OffloadedStates::OffloadedStates(plan::OffloadPlan plan, std::unique_ptr<base::Storage> storage, tensor::Arena& arena,
-                                 int threads)
-    : plan_(std::move(plan)), storage_(std::move(storage)) {
-  for (auto& tile : buffers_)
-    for (const auto& column : plan_.columns()) tile.columns.push_back(allocated(arena, plan_.column_bytes(column)));
-  for (const auto bytes : plan_.arrival_bytes()) arrivals_.push_back(bytes > 0 ? allocated(arena, bytes) : nullptr);
-  for (const auto bytes : plan_.sum_bytes()) sums_.push_back(bytes > 0 ? allocated(arena, bytes) : nullptr);
-  const auto all = plan_.buffer_bytes();
-  if (all > 0) storage_->use_memory({buffers_[0].columns[0], base::size(all)});
+OffloadedStates::OffloadedStates(plan::OffloadPlan plan, std::unique_ptr<base::Storage> storage, OffloadMemory memory,
+                                 int threads, tensor::Exec* gpu)
+    : plan_(std::move(plan)), gpu_(gpu), storage_(std::move(storage)) {
+  TRAINYARD_ASSERT((storage_ != nullptr) == plan_.has_any(plan::Place::disk) &&
+                       (gpu_ != nullptr || !plan_.has_any(plan::Place::host)),
+                   "{} bytes on disk {} a storage, {} bytes on the host of {}", plan_.disk_bytes(),
+                   storage_ ? "with" : "without", plan_.host_bytes(), gpu_ == nullptr ? "no GPU" : "a GPU");
+  reserve(memory);
+  if (gpu_ != nullptr) {
+    link_ = std::make_unique<OffloadLink>(gpu_->device());
+    numbers_ = tensor::PinnedBuffer(sizeof(kernels::StepNumbers));
+    pin();
+  }
   make_tiles();
   if (threads > 1) base::require_threads(threads - 1);
   updates_ = tensor::Exec::worker("update", nullptr, threads);
@@ -60,19 +66,67 @@ OffloadedStates::OffloadedStates(plan::OffloadPlan plan, std::unique_ptr<base::S
 
 OffloadedStates::~OffloadedStates() = default;
 
+void OffloadedStates::reserve(const OffloadMemory& memory_of) {
+  for (auto& tile : buffers_)
+    for (const auto& column : plan_.columns())
+      tile.columns.push_back(allocated(memory_of.buffers, plan_.column_bytes(column)));
+  const auto slots = [&](const std::vector<std::int64_t>& all, tensor::Arena* of_gpu) {
+    std::vector<std::byte*> out;
+    for (const auto bytes : all) {
+      auto* memory = bytes == 0        ? nullptr
+                     : gpu_ != nullptr ? static_cast<std::byte*>(of_gpu->allocate_bytes(bytes))
+                                       : allocated(memory_of.buffers, bytes);
+      out.push_back(memory);
+    }
+    return out;
+  };
+  arrivals_ = slots(plan_.arrival_bytes(), memory_of.arrivals);
+  sums_ = slots(plan_.sum_bytes(), memory_of.sums);
+  int in_storage = 0;
+  for (const auto& e : plan_.extents()) {
+    const bool on_disk = e.place == plan::Place::disk;
+    storage_extents_.push_back(on_disk ? in_storage++ : -1);
+    host_.push_back(on_disk ? nullptr : static_cast<std::byte*>(memory_of.states->allocate_bytes(e.bytes())));
+  }
+  const auto all = plan_.buffer_bytes();
+  if (storage_ && all > 0) storage_->use_memory({buffers_[0].columns[0], base::size(all)});
+}
+
+// Copies work without, but slower.
+void OffloadedStates::pin() {
+  const auto pin = [](tensor::Pinning& pinning, void* memory, std::int64_t bytes) {
+    if (bytes == 0) return;
+    if (const char* refusal = pinning.pin(memory, bytes))
+      base::log_warning("{} bytes of offloaded states cannot be pinned ({}): copies will hold up the GPU", bytes,
+                        refusal);
+  };
+  if (!plan_.columns().empty()) pin(pinned_buffers_, buffers_[0].columns[0], plan_.buffer_bytes());
+  const auto first = std::find_if(host_.begin(), host_.end(), [](const auto* memory) { return memory != nullptr; });
+  if (first != host_.end()) pin(pinned_states_, *first, plan_.host_bytes());
+}
+
 base::View OffloadedStates::arrival(int slot, base::DType dtype, std::int64_t elements) const {
-  return {base::at(arrivals_, slot), dtype, {elements}};
+  return {base::at(arrivals_, slot), dtype, {elements}, gpu_ != nullptr ? gpu_->device() : base::Device{}};
 }
 
 base::View OffloadedStates::sum(int flat_group, base::DType dtype, std::int64_t elements) const {
-  return {base::at(sums_, plan_.sum_slot(flat_group)), dtype, {elements}};
+  return {base::at(sums_, plan_.sum_slot(flat_group)),
+          dtype,
+          {elements},
+          gpu_ != nullptr ? gpu_->device() : base::Device{}};
+}
+
+base::View OffloadedStates::on_host(int extent) const {
+  const auto& e = base::at(plan_.extents(), extent);
+  return {base::at(host_, extent), e.dtype, {e.elements}};
 }
 
 OffloadedStates::Ticket OffloadedStates::transfer(int extent, std::int64_t first, std::int64_t elements,
                                                   std::byte* memory, Way way) {
   const auto size = base::size_of(base::at(plan_.extents(), extent).dtype);
-  return way == Way::read ? storage_->read(extent, first * size, elements * size, memory)
-                          : storage_->write(extent, first * size, elements * size, memory);
+  const auto at = base::at(storage_extents_, extent);
+  return way == Way::read ? storage_->read(at, first * size, elements * size, memory)
+                          : storage_->write(at, first * size, elements * size, memory);
 }
 
 template <class Work> void OffloadedStates::blocked(const Work& work) {
@@ -82,8 +136,21 @@ template <class Work> void OffloadedStates::blocked(const Work& work) {
   blocked_ += base::steady_seconds() - start;
 }
 
-void OffloadedStates::wait(Ticket ticket) {
-  if (ticket != 0) blocked([&] { storage_->wait(ticket); });
+void OffloadedStates::wait(const Transfer& transfer) {
+  if (transfer.ticket != 0) blocked([&] { storage_->wait(transfer.ticket); });
+  if (transfer.copied.state() != nullptr) gpu_->wait(transfer.copied);
+}
+
+OffloadedStates::Transfer OffloadedStates::fetch_weights(int u, base::View to, const tensor::Event& free) {
+  if (gpu_ == nullptr) return {whole(u, Held::parameter, to, Way::read)};
+  return {0, link_->copy(OffloadLink::Stream::weights_up, on_host(plan_.find(u, Held::parameter)), to, free)};
+}
+
+OffloadedStates::Transfer OffloadedStates::write_gradient(int u, base::View from) {
+  if (gpu_ == nullptr) return {whole(u, Held::gradient, from, Way::write)};
+  gradients_down_ =
+      link_->copy(OffloadLink::Stream::gradients_down, from, on_host(plan_.find(u, Held::gradient)), gpu_->record());
+  return {0, gradients_down_};
 }
 
 OffloadedStates::Ticket OffloadedStates::whole(int flat_group, Held held, base::View memory, Way way) {
@@ -104,8 +171,11 @@ void OffloadedStates::make_tiles() {
       auto& tile = tiles_.emplace_back(Tile{last, {first, end}, {}, &plan_});
       for (std::size_t i = 0; i < plan_.columns().size(); ++i) {
         const auto& column = plan_.columns()[i];
-        const bool has = plan_.find(last, column.held, column.state) >= 0;
-        tile.columns.push_back(has ? base::View(buffers.columns[i], column.dtype, {end - first}) : base::View{});
+        const auto source = plan_.source_of(last, column.held, column.state);
+        if (source == Source::memory) tile.columns.emplace_back();
+        else if (source == Source::host)
+          tile.columns.push_back(on_host(plan_.find(last, column.held, column.state)).elements(first, end - first));
+        else tile.columns.emplace_back(buffers.columns[i], column.dtype, std::initializer_list{end - first});
       }
     }
   }
@@ -118,9 +188,18 @@ void OffloadedStates::begin_read(std::size_t i) {
   for (std::size_t c = 0; c < plan_.columns().size(); ++c) {
     const auto& column = plan_.columns()[c];
     const auto& to = tile.columns[c];
-    if (!to || (column.held == Held::parameter && base::is_narrow(column.dtype))) continue;
-    buffers.under_way.push_back(transfer(plan_.find(tile.flat_group, column.held, column.state), tile.range.first,
-                                         to.count(), buffers.columns[c], Way::read));
+    if (column.held == Held::parameter && base::is_narrow(column.dtype)) continue;
+    switch (plan_.source_of(tile.flat_group, column.held, column.state)) {
+      case Source::memory:
+      case Source::host: break;
+      case Source::disk:
+        buffers.under_way.push_back(transfer(plan_.find(tile.flat_group, column.held, column.state), tile.range.first,
+                                             to.count(), buffers.columns[c], Way::read));
+        break;
+      case Source::device:
+        buffers.copied = link_->copy(OffloadLink::Stream::tiles_down, on_device_[i][c], to, {});
+        break;
+    }
   }
 }
 
@@ -129,29 +208,70 @@ void OffloadedStates::begin_write(std::size_t i) {
   auto& buffers = buffers_of(i);
   for (std::size_t c = 0; c < plan_.columns().size(); ++c) {
     const auto& column = plan_.columns()[c];
-    if (!tile.columns[c] || column.held == Held::gradient) continue;
-    buffers.under_way.push_back(transfer(plan_.find(tile.flat_group, column.held, column.state), tile.range.first,
-                                         tile.columns[c].count(), buffers.columns[c], Way::write));
+    if (column.held == Held::gradient) continue;
+    switch (plan_.source_of(tile.flat_group, column.held, column.state)) {
+      case Source::memory:
+      case Source::host: break;
+      case Source::disk:
+        buffers.under_way.push_back(transfer(plan_.find(tile.flat_group, column.held, column.state), tile.range.first,
+                                             tile.columns[c].count(), buffers.columns[c], Way::write));
+        break;
+      case Source::device:
+        buffers.copied = link_->copy(OffloadLink::Stream::tiles_up, tile.columns[c], on_device_[i][c], {});
+        break;
+    }
   }
 }
 
 void OffloadedStates::finish(Buffers& buffers) {
   for (const auto ticket : buffers.under_way) storage_->wait(ticket);
   buffers.under_way.clear();
+  std::exchange(buffers.copied, {}).wait();
 }
 
-void OffloadedStates::stream(const std::function<void(const Tile&)>& update) {
+const kernels::StepNumbers* OffloadedStates::numbers_for_update(const kernels::StepNumbers* numbers) {
+  if (gpu_ == nullptr || numbers == nullptr) return numbers;
   finish_update();
+  constexpr std::int64_t bytes = sizeof(kernels::StepNumbers);
+  auto* copy = numbers_.data<kernels::StepNumbers>();
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): a view of what is only read
+  const base::View there(const_cast<kernels::StepNumbers*>(numbers), base::DType::u8, {bytes}, gpu_->device());
+  tensor::copy(*gpu_, there, base::View(copy, base::DType::u8, {bytes}));
+  return copy;
+}
+
+void OffloadedStates::stream(const std::function<void(const Tile&)>& update, const OnDevice& on_device) {
+  finish_update();
+  if (gpu_ != nullptr) {
+    // What visits the host is final, and what leases copied from there has arrived.
+    updates_->wait(gpu_->record());
+    updates_->wait(link_->record(OffloadLink::Stream::weights_up));
+    updates_->wait(gradients_down_);
+    on_device_.resize(tiles_.size());
+    changed_on_device_.assign(base::size(tiles_.back().flat_group) + 1, {});
+  }
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    const auto& tile = tiles_[i];
+    if (gpu_ != nullptr && on_device_[i].empty())
+      for (const auto& column : plan_.columns())
+        on_device_[i].push_back(plan_.source_of(tile.flat_group, column.held, column.state) == Source::device
+                                    ? on_device(tile.flat_group, column.held, column.state, tile.range)
+                                    : base::View{});
+  }
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    const int u = tiles_[i].flat_group;
+    const bool ends = i + 1 == tiles_.size() || tiles_[i + 1].flat_group != u;
     updates_->run([this, i] {
       if (i == 0) begin_read(0);
       if (i + 1 < tiles_.size()) begin_read(i + 1);
       finish(buffers_of(i));
     });
     update(tiles_[i]);
-    updates_->run([this, i] { begin_write(i); });
-    const bool ends = i + 1 == tiles_.size() || tiles_[i + 1].flat_group != tiles_[i].flat_group;
-    if (ends) being_updated_[tiles_[i].flat_group] = updates_->record();
+    updates_->run([this, i, u, ends] {
+      begin_write(i);
+      if (ends && link_) base::at(changed_on_device_, u) = link_->record(OffloadLink::Stream::tiles_up);
+    });
+    if (ends) being_updated_[u] = updates_->record();
   }
 }
 
@@ -160,6 +280,7 @@ void OffloadedStates::await_update(int flat_group) {
   if (updated == being_updated_.end()) return;
   blocked([&] { updated->second.wait(); });
   being_updated_.erase(updated);
+  if (gpu_ != nullptr) gpu_->wait(base::at(changed_on_device_, flat_group));
 }
 
 void OffloadedStates::finish_update() {
@@ -180,6 +301,11 @@ void OffloadedStates::read(int flat_group, Held held, std::size_t state, std::in
   const auto& e = base::at(plan_.extents(), extent);
   TRAINYARD_ASSERT(to.dtype == e.dtype && first >= 0 && first + to.count() <= e.elements, "{} elements at {} of {}",
                    to.count(), first, e.elements);
+  if (e.place == plan::Place::host) {
+    gradients_down_.wait();
+    std::memcpy(to.data, on_host(extent).elements(first, to.count()).data, base::size(to.bytes()));
+    return;
+  }
   const auto size = base::size_of(e.dtype), block = block_elements(e.dtype), end = first + to.count();
   const auto column = base::size(plan_.column_of(held, state));
   auto& buffers = buffers_[0];
@@ -196,14 +322,17 @@ void OffloadedStates::read(int flat_group, Held held, std::size_t state, std::in
 }
 
 void OffloadedStates::outside_steps(const std::function<void()>& work) {
-  finish_update();
-  storage_->wait_all();
-  const auto before = storage_->totals();
-  const auto count = [&] {
+  const auto settled = [this] {
     finish_update();
-    storage_->wait_all();
-    const auto after = storage_->totals();
+    if (storage_) storage_->wait_all();
+    return std::pair(storage_ ? storage_->totals() : base::StorageTotals{},
+                     link_ ? link_->totals() : plan::LinkBytes{});
+  };
+  const auto [before, link_before] = settled();
+  const auto count = [&, before = before, link_before = link_before] {
+    const auto [after, link_after] = settled();
     outside_.read += after.read - before.read, outside_.written += after.written - before.written;
+    outside_link_.down += link_after.down - link_before.down, outside_link_.up += link_after.up - link_before.up;
   };
   try {
     work();
@@ -216,9 +345,17 @@ void OffloadedStates::outside_steps(const std::function<void()>& work) {
 
 base::StorageTotals OffloadedStates::in_steps() {
   finish_update();
+  if (!storage_) return {};
   storage_->wait_all();
   const auto all = storage_->totals();
   return {all.read - outside_.read, all.written - outside_.written};
+}
+
+plan::LinkBytes OffloadedStates::link_in_steps() {
+  finish_update();
+  if (!link_) return {};
+  const auto all = link_->totals();
+  return {all.down - outside_link_.down, all.up - outside_link_.up};
 }
 
 void OffloadedStates::clear(int flat_group, Held held, std::size_t state) {
@@ -236,6 +373,10 @@ void OffloadedStates::write(int flat_group, Held held, std::size_t state, std::i
   TRAINYARD_ASSERT(from.dtype == e.dtype && first % tile_elements() == 0 && first + from.count() <= e.elements,
                    "{} elements at {} of {}", from.count(), first, e.elements);
   const auto size = base::size_of(e.dtype);
+  if (e.place == plan::Place::host) {
+    std::memcpy(on_host(extent).elements(first, from.count()).data, from.data, base::size(from.bytes()));
+    return;
+  }
   const auto column = base::size(plan_.column_of(held, state));
   for (std::int64_t done = 0; done < from.count(); done += tile_elements()) {
     const auto count = std::min(tile_elements(), from.count() - done);

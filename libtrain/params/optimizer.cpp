@@ -94,21 +94,29 @@ void OptimizerStates::prepare(GradientReduction& gradients, const UpdateRules& r
   matrices_->orthogonalise(gradients);
 }
 
+base::View OptimizerStates::in_memory(GradientReduction& gradients, Weights& weights, int u, plan::Held held,
+                                      std::size_t state) {
+  switch (held) {
+    case plan::Held::gradient: return whole() ? gradients.gathered(u) : gradients.shard(u);
+    case plan::Held::parameter: return working_range(weights, u);
+    case plan::Held::master: return masters_.beside(u);
+    case plan::Held::state: break;
+  }
+  return base::at(states_, u)[state];
+}
+
 UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& weights, int u, kernels::Range range,
                                       const Tile& tile) {
   using plan::Held;
-  const auto i = base::size(u);
   const kernels::Range in_tile{range.first - tile.range.first, range.end - tile.range.first};
   // A part of what the tile has read, else of what is in memory.
-  const auto part = [&](Held held, std::size_t state, auto&& in_memory) {
+  const auto part = [&](Held held, std::size_t state = 0) {
     const auto read = tile.of(held, state);
-    return read ? part_of(read, in_tile) : part_of(in_memory(), range);
+    return read ? part_of(read, in_tile) : part_of(in_memory(gradients, weights, u, held, state), range);
   };
-  const auto gradient = part(Held::gradient, 0, [&] { return whole() ? gradients.gathered(u) : gradients.shard(u); });
-  const auto working = part(Held::parameter, 0, [&] { return working_range(weights, u); });
+  const auto gradient = part(Held::gradient), working = part(Held::parameter);
   updated_states_.clear();
-  for (std::size_t s = 0; s < states_[i].size(); ++s)
-    updated_states_.push_back(part(Held::state, s, [&] { return states_[i][s]; }));
+  for (std::size_t s = 0; s < base::at(states_, u).size(); ++s) updated_states_.push_back(part(Held::state, s));
   UpdatedRange out{.gradient = gradient, .parameter = {}, .states = updated_states_, .working = {}};
   if (const auto master = tile.of(Held::master)) out.parameter = part_of(master, in_tile), out.working = working;
   else masters_.place(u, range, working, out);
@@ -165,12 +173,17 @@ void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weig
 // is.
 void OptimizerStates::update_by_tiles(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
                                       std::int64_t tokens) {
-  c_.offloaded->stream([&](const Tile& tile) {
-    apply_elements(gradients, weights, rules, tile);
-    move_biases(gradients, weights, rules.numbers, tokens, tile);
+  const auto here = with_numbers(rules, c_.offloaded->numbers_for_update(rules.numbers));
+  const auto on_device = [&](int u, plan::Held held, std::size_t state, kernels::Range range) {
+    return part_of(in_memory(gradients, weights, u, held, state), range);
+  };
+  const auto update = [&](const Tile& tile) {
+    apply_elements(gradients, weights, here, tile);
+    move_biases(gradients, weights, here.numbers, tokens, tile);
     if (const auto working = tile.of(plan::Held::parameter); working && masters_.beside_working())
       kernels::cast(exec_of(tile), updated(gradients, weights, tile.flat_group, tile.range, tile).parameter, working);
-  });
+  };
+  c_.offloaded->stream(update, on_device);
 }
 
 void OptimizerStates::move_biases(GradientReduction& gradients, Weights& weights, const kernels::StepNumbers* numbers,
@@ -262,27 +275,27 @@ void OptimizerStates::shards_loaded(Weights& weights) {
   weights.shards_changed();
 }
 
-// Masters and working copies may lie in different places.
+// Masters and working copies may lie in different places. The host rounds them.
 void OptimizerStates::round_loaded_masters(Weights& weights) {
   using plan::Held;
+  auto& elsewhere = *c_.offloaded;
   for (int u = 0; u < c_.flat_groups(); ++u) {
     if (!streams(u)) continue;
-    auto& disk = *c_.offloaded;
-    for (std::int64_t first = 0; first < c_.layout(u).shard; first += disk.tile_elements()) {
-      const auto count = std::min(disk.tile_elements(), c_.layout(u).shard - first);
-      std::vector<float> read;
-      auto master = masters_.shard(u);
-      if (master) master = flat_range(master, first, count);
-      else read.resize(base::size(count)), master = base::View::of(read.data(), {count});
-      if (!read.empty()) disk.read(u, Held::master, 0, first, master);
-      if (const auto working = weights.own_shard(u)) {
-        kernels::cast(c_.compute, master, flat_range(working, first, count));
-        continue;
-      }
+    for (std::int64_t first = 0; first < c_.layout(u).shard; first += elsewhere.tile_elements()) {
+      const auto count = std::min(elsewhere.tile_elements(), c_.layout(u).shard - first);
+      std::vector<float> masters(base::size(count));
+      const auto master = base::View::of(masters.data(), {count});
+      if (elsewhere.has(u, Held::master)) elsewhere.read(u, Held::master, 0, first, master);
+      else masters_.read(u, first, master), c_.compute.synchronize();
       std::vector<std::byte> rounded(base::size(count * base::size_of(c_.shape.working)));
-      const base::View to(rounded.data(), c_.shape.working, {count});
-      kernels::cast(c_.compute, master, to);
-      disk.write(u, Held::parameter, 0, first, to);
+      const base::View working(rounded.data(), c_.shape.working, {count});
+      base::from_f32(c_.shape.working, masters.data(), count, rounded.data());
+      if (const auto own = weights.own_shard(u)) {
+        tensor::copy(c_.compute, working, flat_range(own, first, count));
+        c_.compute.synchronize();
+      } else {
+        elsewhere.write(u, Held::parameter, 0, first, working);
+      }
     }
   }
 }

@@ -37,7 +37,7 @@ class OptimizerStates {
   // The masters of this rank's shards, in whatever form they are kept (params/masters.h).
   Masters& masters() { return masters_; }
   // Of masters that are f32: this rank's shard. With f32 working weights it is the working copy itself.
-  // Empty if it is on disk.
+  // Empty if it is elsewhere.
   base::View master_shard(int flat_group) { return masters_.shard(flat_group); }
   // A state of elements (plan::OptimizerKind::element_states), by its place in kind().states.
   base::View state_shard(std::size_t state, int flat_group) {
@@ -83,6 +83,9 @@ class OptimizerStates {
   };
   // A range of a flat group for the optimizer. `states` lasts until the next call.
   using Tile = OffloadedStates::Tile;
+  // What an update of a flat group reads and writes, if it is in the memory of this rank's device.
+  base::View in_memory(GradientReduction& gradients, Weights& weights, int flat_group, plan::Held held,
+                       std::size_t state);
   UpdatedRange updated(GradientReduction& gradients, Weights& weights, int flat_group, kernels::Range range,
                        const Tile& tile = {});
   // Of all elements, by the rules of elements and of matrices. What has an extent on disk goes by tiles.

@@ -101,6 +101,14 @@ UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& 
   return rules;
 }
 
+UpdateRules with_numbers(UpdateRules rules, const kernels::StepNumbers* numbers) {
+  rules.numbers = numbers;
+  if (rules.elements) step_of(*rules.elements).numbers = numbers;
+  if (rules.matrices) rules.matrices->numbers = numbers;
+  if (rules.factored) rules.factored->numbers = numbers;
+  return rules;
+}
+
 void apply(tensor::Exec& exec, const UpdateRule& rule, const UpdatedRange& range,
            std::span<const kernels::Range> decayed) {
   kernels::Update update{.rule = rule,

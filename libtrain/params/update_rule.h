@@ -47,6 +47,9 @@ struct UpdateRules {
 UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& settings, double learning_rate,
                          std::int64_t step, const kernels::StepNumbers* numbers);
 
+// The same rules, with the numbers of the step in other memory.
+UpdateRules with_numbers(UpdateRules rules, const kernels::StepNumbers* numbers);
+
 // A range of a flat group. All views have the same elements: `parameter` and `gradient` are f32; `states`, in the order
 // of plan::OptimizerKind::states, are all f32 or all bf16. `working` is the rounded copy of a narrow working dtype,
 // else empty. With a `remainder` there is no `parameter` (kernels/update/remainder.h).

@@ -58,8 +58,11 @@ class WholeWeights : public Weights {
     const auto u = base::size(flat_group);
     if (issued_[u] || c_.group(flat_group).size() == 1) return;
     issued_[u] = true;
-    const auto& ready =
-        c_.offloaded != nullptr && c_.offloaded->is_updating(flat_group) ? c_.offloaded->updated(flat_group) : updated;
+    auto ready = updated;
+    if (c_.offloaded != nullptr && c_.offloaded->is_updating(flat_group)) {
+      if (!c_.compute.on_gpu()) ready = c_.offloaded->updated(flat_group);
+      else c_.await_update(flat_group), ready = c_.compute.record();
+    }
     arrives_[u] = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), ready);
   }
 

@@ -99,13 +99,27 @@ void ZeroStore::count_squares(int u, base::ConstView sum) {
 
 void ZeroStore::for_gradient(int u, const std::function<void(std::int64_t first, base::View part)>& f) {
   if (!c_.is_offloaded(u, plan::Held::gradient)) return f(0, gradients_.shard(u));
-  auto& disk = *c_.offloaded;
-  std::vector<float> part;
-  for (std::int64_t first = 0; first < c_.layout(u).shard; first += disk.tile_elements()) {
-    part.resize(base::size(std::min(disk.tile_elements(), c_.layout(u).shard - first)));
-    const auto view = base::View::of(part.data(), {std::ssize(part)});
-    disk.read(u, plan::Held::gradient, 0, first, view);
-    f(first, view);
+  auto& elsewhere = *c_.offloaded;
+  const auto shard = c_.layout(u).shard;
+  std::vector<float> part(base::size(std::min(elsewhere.tile_elements(), shard)));
+  const auto read = [&](std::int64_t first, std::int64_t most) {
+    const auto view = base::View::of(part.data(), {std::min(most, shard - first)});
+    elsewhere.read(u, plan::Held::gradient, 0, first, view);
+    return view;
+  };
+  if (!c_.compute.on_gpu()) {
+    for (std::int64_t first = 0; first < shard; first += std::ssize(part)) f(first, read(first, std::ssize(part)));
+    return;
+  }
+  auto& scratch = c_.compute.scratch();
+  const auto most = std::min<std::int64_t>(std::ssize(part), (scratch.capacity_bytes() - scratch.used_bytes()) / 8);
+  for (std::int64_t first = 0; first < shard; first += most) {
+    const tensor::ArenaScope scope(scratch);
+    const auto view = read(first, most);
+    const auto there = scratch.allocate(base::DType::f32, {view.count()});
+    tensor::copy(c_.compute, view, there);
+    f(first, there);
+    c_.compute.synchronize();
   }
 }
 

@@ -10,18 +10,44 @@ OffloadPlan offload_of_stage(const Plan& plan, int stage) {
   return {FlatGroupTable(plan.part_of_stage(stage), plan.topology), plan.states()};
 }
 
-// A gather of weights on disk begins with a read of the rank's shard.
-base::StorageTotals disk_of_step(const Plan& plan, int stage, std::int64_t sequences) {
-  const auto offload = offload_of_stage(plan, stage);
-  auto n = offload.update_bytes();
-  if (!offload.any()) return n;
+namespace {
+
+// How often a step of `sequences` gathers each flat group.
+std::vector<std::int64_t> gathers_of_step(const Plan& plan, int stage, std::int64_t sequences) {
   auto shape = plan.states();
   shape.batch.global_batch = sequences, shape.batch.ramp = {};
   shape.breadth_first = plan.breadth_first(shape.batch);
   const auto part = plan.part_of_stage(stage);
-  const auto gathers = gathers_of_groups(part, FlatGroupTable(part, plan.topology), shape);
+  return gathers_of_groups(part, FlatGroupTable(part, plan.topology), shape);
+}
+
+}  // namespace
+
+// A gather of weights that lie elsewhere begins with a read of the rank's shard.
+base::StorageTotals disk_of_step(const Plan& plan, int stage, std::int64_t sequences) {
+  const auto offload = offload_of_stage(plan, stage);
+  auto n = offload.update_bytes();
+  if (!offload.any()) return n;
+  const auto gathers = gathers_of_step(plan, stage, sequences);
   for (std::size_t u = 0; u < gathers.size(); ++u) n.read += gathers[u] * offload.fetch_bytes(static_cast<int>(u));
   return n;
+}
+
+LinkBytes link_of_step(const Plan& plan, int stage, std::int64_t sequences) {
+  const auto offload = offload_of_stage(plan, stage);
+  auto n = offload.update_link();
+  if (!offload.any() || plan.device != base::DeviceKind::cuda) return n;
+  const auto gathers = gathers_of_step(plan, stage, sequences);
+  for (std::size_t u = 0; u < gathers.size(); ++u) n.up += gathers[u] * offload.fetch_link(static_cast<int>(u));
+  return n;
+}
+
+LinkBytes most_link_bytes(const Plan& plan) {
+  LinkBytes most;
+  if (!plan.offload.any()) return most;
+  for (int stage = 0; stage < plan.pipeline; ++stage)
+    if (const auto n = link_of_step(plan, stage, plan.global_batch); n.down + n.up > most.down + most.up) most = n;
+  return most;
 }
 
 DiskBytes most_disk_bytes(const Plan& plan) {

@@ -1,4 +1,5 @@
-// What a rank keeps on disk, reads from there and writes to there (plan/cost/offload.h).
+// What a rank keeps on disk, reads from there and writes to there, and what a GPU copies from and to its host
+// (plan/cost/offload.h).
 #pragma once
 
 #include "libtrain/base/storage.h"
@@ -14,7 +15,11 @@ OffloadPlan offload_of_stage(const Plan& plan, int stage);
 // Of a rank of the stage, in a step of `sequences`: reads of weights for its passes, and the update.
 base::StorageTotals disk_of_step(const Plan& plan, int stage, std::int64_t sequences);
 
-// Plan::disk, for plan::predict.
+// The same, of the link between a GPU and its host.
+LinkBytes link_of_step(const Plan& plan, int stage, std::int64_t sequences);
+
+// Plan::disk and Plan::link, for plan::predict.
 DiskBytes most_disk_bytes(const Plan& plan);
+LinkBytes most_link_bytes(const Plan& plan);
 
 }  // namespace trainyard::plan

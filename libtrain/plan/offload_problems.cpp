@@ -13,17 +13,18 @@ void offload_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({std::move(message), std::move(hint)});
   };
   const auto text = base::text("$offload {}", offload_text(o));
-  if (p.device == base::DeviceKind::cuda) {
-    report(fmt::format("{}: states of a GPU are not offloaded", text),
-           base::text("$offload none with a higher $zero or more ranks; or $device cpu"));
+  if (p.device == base::DeviceKind::cuda && (o.parameters.place == Place::disk || o.gradients.place == Place::disk)) {
+    report(fmt::format("{}: of a GPU's states, those of the optimizer alone may lie on disk", text),
+           base::text("host in place of disk for parameters and gradients"));
     return;
   }
-  if (o.uses(Place::host)) {
+  if (p.device == base::DeviceKind::cpu && o.uses(Place::host)) {
     report(fmt::format("{}: the ranks compute on the CPU, whose memory is the host's", text),
            base::text("disk in place of host"));
     return;
   }
-  const bool parameters = o.parameters.place == Place::disk, gradients = o.gradients.place == Place::disk;
+  const bool parameters = o.parameters.place != Place::device, gradients = o.gradients.place != Place::device,
+             states = o.optimizer.place != Place::device;
   if (parameters && p.zero != 3)
     report(base::text("{}: with $zero {} every rank holds whole weights in memory", text, p.zero),
            base::text("$zero 3, also on one rank"));
@@ -37,17 +38,17 @@ void offload_problems(const Plan& p, std::vector<Problem>& out) {
            p.pipeline > 1 && p.pipeline_schedule != PipelineSchedule::gpipe
                ? base::text("$accumulation-order breadth with $pipeline-schedule gpipe")
                : base::text("$accumulation-order breadth"));
-  if (o.optimizer.place == Place::disk && p.zero == 0 && batch.data_ranks > 1)
-    report(base::text("{}: with $zero 0 each of {} replicas would keep all states on its disk", text, batch.data_ranks),
+  if (states && p.zero == 0 && batch.data_ranks > 1)
+    report(base::text("{}: with $zero 0 each of {} replicas would keep all states there", text, batch.data_ranks),
            base::text("$zero 1, 2 or 3"));
-  if (p.master != MasterFormat::f32 && (parameters || o.optimizer.place == Place::disk))
+  if (p.master != MasterFormat::f32 && (parameters || states || p.device == base::DeviceKind::cuda))
     report(
         base::text("{}: $master remainder keeps half of each master in the weights, and both would move apart", text),
         base::text("$master f32"));
   const auto& kind = optimizer_kind(p.optimizer);
   if (kind.collective != OptimizerKind::Collective::none)
-    report(base::text("{}: $optimizer {} looks at whole parameters, and an update from disk goes by tiles", text,
-                      p.optimizer),
+    report(base::text("{}: $optimizer {} looks at whole parameters, and an update of offloaded states goes by tiles",
+                      text, p.optimizer),
            base::text("$optimizer adamw, adam, lion or sgd"));
 }
 

@@ -274,6 +274,7 @@ void predict(Plan& p) {
                                [](const auto& a, const auto& b) { return a.total() < b.total(); });
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.disk = most_disk_bytes(p);
+  p.link = most_link_bytes(p);
   p.traffic.clear();
   for (int stage = 0; stage < p.pipeline; ++stage) {
     auto of_stage = traffic_of_stage(p, stage);

@@ -50,6 +50,7 @@ struct Plan : ParallelLayout {
   std::vector<RankTraffic> traffic;
   double flops = 0;  // of a step, summed over all ranks
   DiskBytes disk;    // of a rank of the stage that has most on disk, in the largest step
+  LinkBytes link;    // of a GPU's rank of the stage that copies most, because of $offload, in the largest step
 
   // Of the largest step.
   BatchPlan batch() const {
@@ -58,7 +59,7 @@ struct Plan : ParallelLayout {
   // In a step that is divided like this, do all micro-batches pass a layer before the next layer?
   bool breadth_first(const BatchPlan& of) const {
     const bool by_itself = accumulation_order == AccumulationOrder::automatic &&
-                           offload.parameters.place == Place::disk &&
+                           offload.parameters.place != Place::device &&
                            (pipeline == 1 || pipeline_schedule == PipelineSchedule::gpipe);
     return (accumulation_order == AccumulationOrder::breadth || by_itself) && of.places() > 1;
   }
@@ -86,7 +87,8 @@ struct Plan : ParallelLayout {
             &optimizer_kind(optimizer, moment_dtype),
             master,
             offload,
-            breadth_first(batch())};
+            breadth_first(batch()),
+            device};
   }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;

@@ -71,6 +71,7 @@ Json predicted_json(const Plan& p) {
   j["step_flops"] = p.flops;
   if (p.disk.space > 0)
     j["rank_disk"] = {{"space", p.disk.space}, {"step_read", p.disk.read}, {"step_written", p.disk.written}};
+  if (p.link != LinkBytes{}) j["rank_link"] = {{"step_down", p.link.down}, {"step_up", p.link.up}};
   return j;
 }
 
@@ -115,6 +116,12 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
     p.disk.read = disk.integer("step_read", 0, ranges::most_stated_bytes);
     p.disk.written = disk.integer("step_written", 0, ranges::most_stated_bytes);
     disk.done();
+  }
+  if (o.has("rank_link")) {
+    auto link = o.object("rank_link");
+    p.link.down = link.integer("step_down", 0, ranges::most_stated_bytes);
+    p.link.up = link.integer("step_up", 0, ranges::most_stated_bytes);
+    link.done();
   }
   if (!(p.flops >= 0))
     throw base::InputError(fmt::format("{}: 'step_flops' must be at least 0, found {}", where, p.flops),

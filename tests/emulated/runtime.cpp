@@ -59,6 +59,49 @@ std::set<emulator::Stream*>& streams() {  // guarded by emulator::all_streams()
   return *all;
 }
 
+// The memory of the devices. TRAINYARD_EMULATED_MEMORY: bytes of each, 8 GiB without it.
+class DeviceMemory {
+ public:
+  static std::int64_t bytes() {
+    const char* given = std::getenv("TRAINYARD_EMULATED_MEMORY");
+    return given != nullptr ? std::atoll(given) : std::int64_t{8} << 30;
+  }
+  std::int64_t left(int device) {
+    const std::lock_guard lock(mutex_);
+    return bytes() - used_[device];
+  }
+  bool take(int device, std::int64_t bytes_taken) {
+    const std::lock_guard lock(mutex_);
+    if (bytes_taken > bytes() - used_[device]) return false;
+    used_[device] += bytes_taken;
+    return true;
+  }
+  void give_back(int device, std::int64_t bytes_taken) {
+    const std::lock_guard lock(mutex_);
+    used_[device] -= bytes_taken;
+  }
+  void note(int device, std::int64_t bytes_taken, void* block) {
+    const std::lock_guard lock(mutex_);
+    blocks_[block] = {device, bytes_taken};
+  }
+  void forget(void* block) {
+    const std::lock_guard lock(mutex_);
+    const auto at = blocks_.find(block);
+    if (at == blocks_.end()) return;  // pinned memory of the host
+    used_[at->second.first] -= at->second.second;
+    blocks_.erase(at);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::int64_t> used_;
+  std::map<void*, std::pair<int, std::int64_t>> blocks_;
+};
+DeviceMemory& memory() {
+  static auto* all = new DeviceMemory;
+  return *all;
+}
+
 int device_count() {
   const char* n = std::getenv("TRAINYARD_EMULATED_GPUS");
   return n != nullptr ? std::atoi(n) : 1;
@@ -74,30 +117,41 @@ const char* describe(int device, GpuInfo* out) {
   const std::uint64_t machine = std::hash<std::string_view>()(host);
   std::memcpy(out->uuid, &machine, sizeof machine);
   std::memcpy(out->uuid + sizeof machine, &number, sizeof number);
-  out->total_bytes = out->free_bytes = std::int64_t{8} << 30;
+  out->total_bytes = memory().bytes();
+  out->free_bytes = memory().left(device);
   return nullptr;
 }
 emulator::Poisoned& poisoned() {
   static auto* all = new emulator::Poisoned;
   return *all;
 }
-const char* allocate(int, std::int64_t bytes, void** out) {
+const char* reserve(std::int64_t bytes, void** out) {
   if (captures > 0) return "memory is reserved while a stream is captured";
   *out = poisoned().reserve(bytes);
   if (*out == nullptr) return "out of memory";
   reachable().add(*out, bytes);
   return nullptr;
 }
+const char* allocate(int device, std::int64_t bytes, void** out) {
+  if (!memory().take(device, bytes)) return "out of memory";
+  if (const char* failure = reserve(bytes, out)) {
+    memory().give_back(device, bytes);
+    return failure;
+  }
+  memory().note(device, bytes, *out);
+  return nullptr;
+}
 // Waits for all work under way, as cudaFree does.
-void release(int, void* memory) {
+void release(int, void* block) {
   {
     std::lock_guard lock(emulator::all_streams());
     for (auto* s : streams()) emulator::catch_up(*s);
   }
-  reachable().remove(memory);
-  poisoned().release(memory);
+  reachable().remove(block);
+  memory().forget(block);
+  poisoned().release(block);
 }
-const char* allocate_pinned(std::int64_t bytes, void** out) { return allocate(0, bytes, out); }
+const char* allocate_pinned(std::int64_t bytes, void** out) { return reserve(bytes, out); }
 void release_pinned(void* memory) { release(0, memory); }
 const char* pin(void* memory, std::int64_t bytes) {
   reachable().add(memory, bytes);

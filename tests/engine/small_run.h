@@ -118,7 +118,8 @@ class SmallRun {
     });
     reports_.clear();
     for (const auto& r : results)
-      reports_.push_back(r.memory_report.text() + r.traffic_report.text() + r.disk_report.text());
+      reports_.push_back(r.memory_report.text() + r.traffic_report.text() + r.disk_report.text() +
+                         r.link_report.text());
     return results[0];
   }
   const std::vector<std::string>& reports() const { return reports_; }  // of every rank of the last run

@@ -179,7 +179,7 @@ class Ground {
     if (!c.offload.any()) return;
     const plan::OffloadPlan plan(set.table, c.shape());
     offloaded.emplace(plan, std::make_unique<MemoryStorage>(params::storage_extents(plan, set.flat_groups)),
-                      offload_buffers);
+                      params::OffloadMemory{offload_buffers});
     context.offloaded = &*offloaded;
   }
 

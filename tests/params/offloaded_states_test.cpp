@@ -104,8 +104,8 @@ void check_updates(Ground& g) {
   expect_states(parts, g, plain, where);
   const plan::OffloadPlan planned(g.set.table, g.layout.shape());
   for (std::int64_t step = 1; step <= 3; ++step) {
-    g.offloaded->storage().wait_all();
-    const auto before = g.offloaded->storage().totals();
+    g.offloaded->storage()->wait_all();
+    const auto before = g.offloaded->storage()->totals();
     parts.gradients.begin();
     parts.complete.clear();
     parts.gradients.begin_micro({0, params::GradientReduction::Position::Place::only});
@@ -123,7 +123,7 @@ void check_updates(Ground& g) {
     parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
     plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
     g.offloaded->finish_update();
-    const auto after = g.offloaded->storage().totals();
+    const auto after = g.offloaded->storage()->totals();
     EXPECT_EQ(after.read - before.read, planned.update_bytes().read) << where;
     EXPECT_EQ(after.written - before.written, planned.update_bytes().written) << where;
     expect_states(parts, g, plain, fmt::format("{}, step {}", where, step));
@@ -228,7 +228,7 @@ TEST(OffloadedStates, CountsWhatFailsOutsideSteps) {
       throw std::runtime_error("damaged");
     }),
                  std::runtime_error);
-    EXPECT_GT(g.offloaded->storage().totals().written, 0);
+    EXPECT_GT(g.offloaded->storage()->totals().written, 0);
     EXPECT_EQ(g.offloaded->in_steps(), base::StorageTotals());
   });
 }

@@ -166,6 +166,10 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
     row("read from there a step", p.disk.read);
     row("written there a step", p.disk.written);
   }
+  if (p.link != plan::LinkBytes{}) {
+    row("copied to the host a step", p.link.down);
+    row("copied to the GPU a step", p.link.up);
+  }
   const auto of_experts = plan::expert_parameter_count(p.model), data = std::int64_t{p.topology.size(plan::Axis::data)};
   const auto states = [&](std::int64_t parameters, std::int64_t held_alike) {
     return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype,

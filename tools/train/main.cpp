@@ -125,8 +125,9 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
   if (switches.memory_report)
     product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
-  if (switches.memory_report && !result.disk_report.rows.empty())
-    product += (result.traffic_report.rows.empty() ? "" : "\n") + result.disk_report.text(switches.sizes());
+  for (const auto* table : {&result.disk_report, &result.link_report})
+    if (switches.memory_report && !table->rows.empty())
+      product += (product.ends_with("\n\n") ? "" : "\n") + table->text(switches.sizes());
   if (!result.step_profile.empty()) product += (switches.memory_report ? "\n" : "") + result.step_profile;
   try {
     tools::print(product);

@@ -74,6 +74,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
         std::max(of[Category::workspace], MatrixUpdates(table, states.topology).workspace_bytes(micro.device));
   of[Category::save_snapshot] = s.save_snapshot;
   of[Category::offload_buffers] = s.offload_buffers;
+  of[Category::offloaded_states] = s.offloaded_states;
   out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +
                 (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
   out.on_host = of.elsewhere(micro.device);

@@ -1,4 +1,4 @@
-// Formulas for the memory of one rank: the nine categories of the arenas, what libraries take outside, and the
+// Formulas for the memory of one rank: the categories of the arenas, what libraries take outside, and the
 // textbook's model states.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace {
 // The first flat groups, in order, whose bytes together reach the share.
 std::vector<bool> chosen_groups(const Placement& placement, const std::vector<std::int64_t>& bytes) {
   std::vector<bool> out(bytes.size(), false);
-  if (placement.place != Place::disk) return out;
+  if (placement.place == Place::device) return out;
   double all = 0, chosen = 0;
   for (const auto b : bytes) all += static_cast<double>(b);
   for (std::size_t u = 0; u < bytes.size(); ++u)
@@ -26,6 +26,8 @@ std::vector<bool> chosen_groups(const Placement& placement, const std::vector<st
 
 OffloadPlan::OffloadPlan(const FlatGroupTable& table, const StateShape& s) {
   if (!s.offload.any()) return;
+  device_ = s.device, working_ = s.working, gradient_ = s.gradient;
+  for (std::size_t i = 0; i < s.optimizer->element_states(); ++i) states_.push_back(s.optimizer->states[i].dtype);
   std::vector<const FlatGroupEntry*> groups(base::size(table.flat_groups()));
   for (const auto& e : table.entries())
     for (std::int64_t i = 0; i < e.times; ++i) base::at(groups, e.index + i * e.stride) = &e;
@@ -45,12 +47,19 @@ OffloadPlan::OffloadPlan(const FlatGroupTable& table, const StateShape& s) {
     const auto& e = *groups[u];
     const auto at = static_cast<int>(u);
     const auto shard = e.layout.shard;
-    if (parameters[u]) add({at, Held::parameter, 0, s.working, shard, shard});
-    if (states[u] && master_bytes(s.working) > 0) add({at, Held::master, 0, base::DType::f32, updated(e), shard});
-    for (std::size_t i = 0; states[u] && i < s.optimizer->element_states(); ++i)
-      add({at, Held::state, i, s.optimizer->states[i].dtype, updated(e), shard});
-    if (gradients[u]) add({at, Held::gradient, 0, s.gradient, shard, shard});
-    if (!by_group_[u].empty()) tile_elements_ = std::max(tile_elements_, updated(e));
+    updated_.push_back(updated(e));
+    if (parameters[u]) add({at, Held::parameter, 0, s.working, shard, shard, s.offload.parameters.place});
+    const auto with_states = s.offload.optimizer.place;
+    if (states[u] && master_bytes(s.working) > 0)
+      add({at, Held::master, 0, base::DType::f32, updated(e), shard, with_states});
+    for (std::size_t i = 0; states[u] && i < states_.size(); ++i)
+      add({at, Held::state, i, states_[i], updated(e), shard, with_states});
+    if (gradients[u]) add({at, Held::gradient, 0, s.gradient, shard, shard, s.offload.gradients.place});
+    if (by_group_[u].empty()) continue;
+    tile_elements_ = std::max(tile_elements_, updated(e));
+    for_each_updated(at, [&](Held held, std::size_t state, base::DType dtype, std::int64_t) {
+      if (source_of(at, held, state) != Source::memory) add_column({held, state, dtype});
+    });
   }
   tile_elements_ = std::min(tile_elements_, most_tile_elements);
   if (std::any_of(parameters.begin(), parameters.end(), [](bool b) { return b; })) {
@@ -78,9 +87,18 @@ OffloadPlan::OffloadPlan(const FlatGroupTable& table, const StateShape& s) {
 void OffloadPlan::add(const OffloadExtent& e) {
   base::at(by_group_, e.flat_group).push_back(static_cast<int>(extents_.size()));
   extents_.push_back(e);
-  if (const Column column{e.held, e.state, e.dtype};
-      std::find(columns_.begin(), columns_.end(), column) == columns_.end())
-    columns_.push_back(column);
+}
+
+void OffloadPlan::add_column(const Column& column) {
+  if (std::find(columns_.begin(), columns_.end(), column) == columns_.end()) columns_.push_back(column);
+}
+
+template <class F> void OffloadPlan::for_each_updated(int flat_group, const F& f) const {
+  const auto n = base::at(updated_, flat_group);
+  f(Held::parameter, 0, working_, n);
+  if (master_bytes(working_) > 0) f(Held::master, 0, base::DType::f32, n);
+  for (std::size_t i = 0; i < states_.size(); ++i) f(Held::state, i, states_[i], n);
+  f(Held::gradient, 0, gradient_, n);
 }
 
 int OffloadPlan::find(int flat_group, Held held, std::size_t state) const {
@@ -88,6 +106,30 @@ int OffloadPlan::find(int flat_group, Held held, std::size_t state) const {
   for (const auto i : base::at(by_group_, flat_group))
     if (const auto& e = base::at(extents_, i); e.held == held && e.state == state) return i;
   return -1;
+}
+
+bool OffloadPlan::has_any(Held held, Place place) const {
+  return std::any_of(extents_.begin(), extents_.end(),
+                     [&](const auto& e) { return e.held == held && e.place == place; });
+}
+
+bool OffloadPlan::has_any(Place place) const {
+  return std::any_of(extents_.begin(), extents_.end(), [&](const auto& e) { return e.place == place; });
+}
+
+OffloadPlan::Source OffloadPlan::source_of(int flat_group, Held held, std::size_t state) const {
+  if (const auto extent = find(flat_group, held, state); extent >= 0)
+    return base::at(extents_, extent).place == Place::disk ? Source::disk : Source::host;
+  return on_gpu() ? Source::device : Source::memory;
+}
+
+std::int64_t OffloadPlan::column_bytes(const Column& column) const {
+  for (std::size_t u = 0; u < by_group_.size(); ++u) {
+    const auto source = source_of(static_cast<int>(u), column.held, column.state);
+    if (!by_group_[u].empty() && (source == Source::disk || source == Source::device))
+      return base::storage_bytes(tile_elements_ * base::size_of(column.dtype));
+  }
+  return 0;
 }
 
 bool OffloadPlan::streams(int flat_group) const { return any() && !base::at(by_group_, flat_group).empty(); }
@@ -101,14 +143,23 @@ int OffloadPlan::column_of(Held held, std::size_t state) const {
 std::int64_t OffloadPlan::buffer_bytes() const {
   std::int64_t n = 0;
   for (const auto& column : columns_) n += tiles_in_memory * column_bytes(column);
+  if (on_gpu()) return n;
   for (const auto bytes : arrival_bytes_) n += bytes;
   for (const auto bytes : sum_bytes_) n += bytes;
   return n;
 }
 
+std::int64_t OffloadPlan::host_bytes() const {
+  std::int64_t n = 0;
+  for (const auto& e : extents_)
+    if (e.place == Place::host) n += base::aligned(e.bytes());
+  return n;
+}
+
 std::int64_t OffloadPlan::disk_bytes() const {
   std::int64_t n = 0;
-  for (const auto& e : extents_) n += base::storage_bytes(e.bytes());
+  for (const auto& e : extents_)
+    if (e.place == Place::disk) n += base::storage_bytes(e.bytes());
   return n;
 }
 
@@ -116,6 +167,7 @@ std::int64_t OffloadPlan::disk_bytes() const {
 base::StorageTotals OffloadPlan::update_bytes() const {
   base::StorageTotals n;
   for (const auto& e : extents_) {
+    if (e.place != Place::disk) continue;
     const auto bytes = base::storage_bytes(e.bytes());
     if (e.held != Held::parameter || !base::is_narrow(e.dtype)) n.read += bytes;
     n.written += bytes;
@@ -125,7 +177,29 @@ base::StorageTotals OffloadPlan::update_bytes() const {
 
 std::int64_t OffloadPlan::fetch_bytes(int flat_group) const {
   const auto extent = find(flat_group, Held::parameter);
-  return extent < 0 ? 0 : base::storage_bytes(base::at(extents_, extent).bytes());
+  if (extent < 0 || base::at(extents_, extent).place != Place::disk) return 0;
+  return base::storage_bytes(base::at(extents_, extent).bytes());
+}
+
+// As update_bytes(), of what visits the host.
+LinkBytes OffloadPlan::update_link() const {
+  LinkBytes n;
+  for (std::size_t u = 0; on_gpu() && u < by_group_.size(); ++u) {
+    if (by_group_[u].empty()) continue;
+    const auto at = static_cast<int>(u);
+    for_each_updated(at, [&](Held held, std::size_t state, base::DType dtype, std::int64_t elements) {
+      const auto bytes = elements * base::size_of(dtype);
+      const bool visits = source_of(at, held, state) == Source::device, is_gradient = held == Held::gradient;
+      if (is_gradient || (visits && (held != Held::parameter || !base::is_narrow(dtype)))) n.down += bytes;
+      if (visits && !is_gradient) n.up += bytes;
+    });
+  }
+  return n;
+}
+
+std::int64_t OffloadPlan::fetch_link(int flat_group) const {
+  const auto extent = find(flat_group, Held::parameter);
+  return extent < 0 || !on_gpu() ? 0 : base::at(extents_, extent).bytes();
 }
 
 }  // namespace trainyard::plan

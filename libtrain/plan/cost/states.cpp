@@ -30,25 +30,33 @@ SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& s) {
 
 namespace {
 
-// What is on disk has no memory, also not in the snapshot: saving reads it in pieces.
-void move_to_disk(StateBytes& b, const FlatGroupTable& table, const StateShape& s) {
+std::int64_t aligned_sum(const std::vector<std::int64_t>& bytes) {
+  std::int64_t n = 0;
+  for (const auto b : bytes) n += base::aligned(b);
+  return n;
+}
+
+// What is elsewhere has no memory of its own here, also not in the snapshot: saving reads it in pieces.
+void move_elsewhere(StateBytes& b, const FlatGroupTable& table, const StateShape& s) {
   const OffloadPlan offload(table, s);
-  bool weights = false;
   for (const auto& e : offload.extents()) {
-    weights |= e.held == Held::parameter;
     auto& category = e.held == Held::parameter ? b.parameters : e.held == Held::gradient ? b.gradients : b.optimizer;
     category -= e.bytes();
     if (e.held == Held::gradient) continue;
     b.save_snapshot -= e.shard * base::size_of(e.dtype);
   }
-  // A shard that no other rank has a part of is read into the slot itself.
-  if (weights) {
+  b.offload_buffers = offload.buffer_bytes();
+  b.offloaded_states = offload.host_bytes();
+  if (s.device == base::DeviceKind::cuda) {
+    b.gathered_weights += aligned_sum(offload.arrival_bytes());
+    b.gradients += aligned_sum(offload.sum_bytes());
+  } else if (offload.has_any(Held::parameter, Place::disk)) {
+    // A shard that no other rank has a part of is read into the slot itself.
     const SlotPlan slots(table, s.gathered_layers);
     b.gathered_weights = 0;
     for (const auto elements : slots.elements())
       b.gathered_weights += base::storage_bytes(elements * base::size_of(s.working));
   }
-  b.offload_buffers = offload.buffer_bytes();
 }
 
 }  // namespace
@@ -72,7 +80,7 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   b.communication_staging = base::aligned(table.largest_shared() * g);
   b.save_snapshot = table.shard_total() * (w + s.optimizer->state_bytes() + master_bytes(s.working)) +
                     factored_state_bytes(table, *s.optimizer);
-  if (s.offload.any()) move_to_disk(b, table, s);
+  if (s.offload.any()) move_elsewhere(b, table, s);
   return b;
 }
 

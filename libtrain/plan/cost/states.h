@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/dtype.h"
+#include "libtrain/base/view.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
 #include "libtrain/plan/grid/batch.h"
 #include "libtrain/plan/spec/master_format.h"
@@ -26,7 +27,8 @@ struct StateShape {
   const OptimizerKind* optimizer = &optimizer_kind(default_optimizer);
   MasterFormat master = MasterFormat::f32;
   Offload offload = {};
-  bool breadth_first = false;  // all micro-batches of a step pass a layer before the next layer
+  bool breadth_first = false;                       // all micro-batches of a step pass a layer before the next layer
+  base::DeviceKind device = base::DeviceKind::cpu;  // where the rank computes
 };
 
 // How gradients are kept. It follows from the ZeRO stage, local accumulation and the number of accumulation steps:
@@ -58,10 +60,10 @@ inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topo
 }
 
 // `optimizer`: the states of the optimizer, the master weights, and norms (plan/cost/parameter_norms.h). What is on
-// disk (plan/cost/offload.h) is not in them, and has buffers.
+// disk or a GPU's host (plan/cost/offload.h) is not in them, and has buffers.
 struct StateBytes {
   std::int64_t parameters = 0, gathered_weights = 0, gradients = 0, micro_batch_gradients = 0, optimizer = 0,
-               communication_staging = 0, save_snapshot = 0, offload_buffers = 0;
+               communication_staging = 0, save_snapshot = 0, offload_buffers = 0, offloaded_states = 0;
 };
 StateBytes state_bytes(const FlatGroupTable& table, const StateShape& shape);
 

@@ -1,6 +1,7 @@
 // Offload: in which memory, or on which disk, a rank keeps its states (Rajbhandari et al. 2021, "ZeRO-Infinity").
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace trainyard::plan {
@@ -14,6 +15,12 @@ struct Placement {
   Place place = Place::device;
   double share = 1;
   bool operator==(const Placement&) const = default;
+};
+
+// Bytes that are copied between a GPU and its host: down to the host, up to the device.
+struct LinkBytes {
+  std::int64_t down = 0, up = 0;
+  bool operator==(const LinkBytes&) const = default;
 };
 
 struct Offload {

@@ -1,0 +1,37 @@
+// OffloadLink: copies between a GPU and the memory of its host, beside the computation.
+#pragma once
+
+#include "libtrain/plan/spec/offload.h"
+#include "libtrain/tensor/exec.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace trainyard::params {
+
+// Four streams: the compute thread copies weights up and gradients down, the thread of updates copies tiles down and up
+// again. Copies of one stream run in order. Host memory should be pinned (tensor::Pinning), else a copy holds up its
+// caller.
+class OffloadLink {
+ public:
+  // Who copies, and where to: down to the host, or up to the device.
+  enum class Stream { gradients_down, weights_up, tiles_down, tiles_up };
+
+  explicit OffloadLink(base::Device device);
+
+  // Copies a dense view to another of the same bytes once `after` is done. Returns the event of its end.
+  tensor::Event copy(Stream stream, base::ConstView from, base::View to, const tensor::Event& after);
+  // The end of what was copied so far. The thread that copies on the stream calls it.
+  tensor::Event record(Stream stream) { return exec(stream).record(); }
+
+  plan::LinkBytes totals() const { return {down_, up_}; }  // that were copied so far; any thread may ask
+
+ private:
+  tensor::Exec& exec(Stream stream) { return *execs_[static_cast<std::size_t>(stream)]; }
+  std::array<std::unique_ptr<tensor::Exec>, 4> execs_;
+  std::atomic<std::int64_t> down_ = 0, up_ = 0;
+};
+
+}  // namespace trainyard::params

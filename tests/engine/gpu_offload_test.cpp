@@ -1,0 +1,154 @@
+// Runs on a GPU whose states lie on the host or on disk: the bits of a run on the device, predicted memory and copies,
+// resumes from one place to the other, and a device that is too small without.
+#include "libtrain/comm/agreement.h"
+#include "libtrain/engine/setup.h"
+#include "libtrain/tensor/gpu.h"
+#include "tests/engine/reports.h"
+#include "tests/engine/small_run.h"
+#include "tests/gpu_main.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace trainyard {
+namespace {
+
+using testing::ParallelLayout;
+using testing::SmallRun;
+
+engine::RunConfig tiny(SmallRun& runs, const std::string& output, const std::string& model) {
+  auto c = runs.config(output);
+  c.model = model;
+  c.device = "cuda";
+  c.steps = 4;
+  c.global_batch = 4, c.micro_batch = 1;
+  c.learning_rate = 0.01, c.weight_decay = 0.1;
+  c.validate_every = 2, c.validation_sequences = 2;
+  c.offload_dir = runs.folder().string();
+  return c;
+}
+
+std::string gpt(SmallRun& runs) {
+  return runs.model("gpu-gpt",
+                    "layers = 3\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 8\n"
+                    "dropout-ffn-residual = 0.1\n");
+}
+std::string experts(SmallRun& runs) {
+  return runs.model("gpu-experts",
+                    "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 8\n"
+                    "[experts]\ncount = 4\nevery = 2\ntop-k = 2\nscore = \"sigmoid\"\nbias-rate = 0.05\n"
+                    "capacity-factor = \"none\"\n");
+}
+
+plan::Offload offload(const char* text) { return plan::offload_of_text(text, "test"); }
+
+void expect_the_bits(SmallRun& runs, const std::string& model, const char* dtype,
+                     const std::vector<std::pair<ParallelLayout, const char*>>& cases) {
+  const auto on_device = tiny(runs, fmt::format("on-device-{}-{}", dtype, model.size()), model);
+  const auto expected = runs.bits(on_device, runs.run(on_device, {1, 0, 1, dtype}));
+  int number = 0;
+  for (auto [layout, text] : cases) {
+    layout.dtype = dtype;
+    auto c = on_device;
+    c.output += fmt::format("-{}", number++), c.offload = offload(text);
+    const auto where = fmt::format("{}, {} ranks, ZeRO {}, {}", text, layout.ranks, layout.zero, dtype);
+    EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << where;
+    testing::expect_no_difference(runs.reports(), where);
+    for (const auto& report : runs.reports())
+      EXPECT_NE(report.find("to the host in steps"), std::string::npos) << where;
+  }
+}
+
+TEST(GpuOffload, TheBitsOfTheDevice) {
+  SmallRun runs;
+  ParallelLayout breadth{1, 3, 1, "f32", "full"}, stages{4, 1}, wide{2, 3, 1, "f32", "full"};
+  breadth.breadth_first = wide.breadth_first = true;
+  stages.pipeline = 2;
+  for (const char* dtype : {"f32", "bf16", "f16"})
+    expect_the_bits(runs, gpt(runs), dtype,
+                    {{{1, 0, 1}, "optimizer=host"},
+                     {{2, 1, 1}, "optimizer=host:0.5"},
+                     {{2, 2, 1}, "optimizer=disk"},
+                     {{3, 3, 1}, "optimizer=host,parameters=host"},
+                     {breadth, "optimizer=host,parameters=host,gradients=host"},
+                     {wide, "optimizer=disk,parameters=host:0.5,gradients=host:0.5"},
+                     {wide, "parameters=host"},
+                     {{4, 2, 1}, "gradients=host"},
+                     {stages, "optimizer=host"}});
+}
+
+TEST(GpuOffload, OfExperts) {
+  SmallRun runs;
+  ParallelLayout shared{2, 1};
+  shared.experts = 2;
+  expect_the_bits(
+      runs, experts(runs), "bf16",
+      {{{1, 0, 1}, "optimizer=host"}, {{2, 3, 1}, "optimizer=host,parameters=host"}, {shared, "optimizer=host"}});
+}
+
+// From the device to the host, to the disk, to a CPU and back. The last checkpoint has the states of all.
+TEST(GpuOffload, ResumesElsewhere) {
+  SmallRun runs;
+  for (const char* dtype : {"f32", "bf16"}) {
+    auto whole = tiny(runs, std::string("whole-") + dtype, gpt(runs));
+    whole.steps = 6;
+    const auto expected = runs.bits(whole, runs.run(whole, {1, 0, 1, dtype}));
+    auto moved = whole;
+    moved.output += "-moved", moved.save_every = 2;
+    const auto run_until = [&](std::int64_t step, const ParallelLayout& layout, const char* text) {
+      moved.stop_after = step, moved.offload = offload(text);
+      return runs.run(moved, layout);
+    };
+    run_until(1, {1, 0, 1, dtype}, "none");
+    run_until(3, {2, 3, 1, dtype}, "optimizer=host,parameters=host");
+    run_until(4, {2, 1, 1, dtype}, "optimizer=disk");
+    const auto last = run_until(0, {1, 3, 1, dtype}, "optimizer=host:0.5");
+    EXPECT_EQ(last.code, base::ExitCode::done);
+    EXPECT_EQ(runs.bits(moved, last), expected);
+  }
+}
+
+TEST(GpuOffload, SkippedStepsChangeNothing) {
+  SmallRun runs;
+  auto c = tiny(runs, "skips", gpt(runs));
+  c.steps = 14, c.loss_scale = "dynamic:4294967296,4,1", c.validate_every = 0, c.validation_sequences = 0;
+  const auto expected = runs.bits(c, runs.run(c, {1, 0, 1, "f16"}));
+  ASSERT_GT(SmallRun::metrics(c).back().value("skipped_steps", 0), 0) << "this run is to overflow";
+  c.output += "-host", c.offload = offload("optimizer=host,parameters=host");
+  EXPECT_EQ(runs.bits(c, runs.run(c, {2, 3, 1, "f16"})), expected);
+}
+
+// The device has room for weights and gradients, and not for the states of AdamW.
+TEST(GpuOffload, TrainsWhatTheDeviceCannotHold) {
+  if (std::string(tensor::gpu_module().runtime->name) != "emulated") GTEST_SKIP() << "a device has the memory it has";
+  SmallRun runs;
+  auto c = tiny(runs, "large",
+                runs.model("gpu-large",
+                           "layers = 2\nhidden = 64\nheads = 2\nkv-heads = 2\nffn = 256\n"
+                           "context = 8\n"));
+  const ParallelLayout layout{1, 0, 1, "bf16"};
+  const auto expected = runs.bits(c, runs.run(c, layout));
+  const auto bytes = [&](const char* text) {
+    auto of = c;
+    SmallRun::apply(layout, of);
+    of.offload = offload(text);
+    const auto memory = engine::make_setup(of, 1, 1).plan.memory;
+    return memory.total() - memory.reserve;
+  };
+  const auto with = bytes("optimizer=host"), without = bytes("none");
+  ASSERT_LT(with + (1 << 20), without);
+  // Results and lists are outside of the arenas.
+  setenv("TRAINYARD_EMULATED_MEMORY", std::to_string(with + (without - with) / 2).c_str(), 1);
+  c.output += "-refused";
+  EXPECT_THROW(runs.run(c, layout), comm::AgreedError);
+  c.output += "-host", c.offload = offload("optimizer=host");
+  EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected);
+  unsetenv("TRAINYARD_EMULATED_MEMORY");
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) { return trainyard::testing::run_on_gpu(argc, argv); }
