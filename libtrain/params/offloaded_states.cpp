@@ -243,9 +243,8 @@ const kernels::StepNumbers* OffloadedStates::numbers_for_update(const kernels::S
 void OffloadedStates::stream(const std::function<void(const Tile&)>& update, const OnDevice& on_device) {
   finish_update();
   if (gpu_ != nullptr) {
-    // What visits the host is final, and what leases copied from there has arrived.
+    // What visits the host is final, and what leases copied from there has arrived: `compute` waited for it.
     updates_->wait(gpu_->record());
-    updates_->wait(link_->record(OffloadLink::Stream::weights_up));
     updates_->wait(gradients_down_);
     on_device_.resize(tiles_.size());
     changed_on_device_.assign(base::size(tiles_.back().flat_group) + 1, {});

@@ -137,7 +137,7 @@ const std::vector<Entry>& entries() {
       {{"cpu-offload", "offload-optimizer", "offload-param", "zero-offload", "nvme-offload", "offload-states",
         "cpu-offloading", "optimizer-cpu-offload", "offload-optimizer-device", "offload-param-device"},
        "offload",
-       "optimizer=disk,parameters=disk with --offload-dir; there is none to host memory"},
+       "optimizer=host,parameters=host on a GPU; disk in place of host wants --offload-dir"},
       {{"nvme-path", "offload-folder", "offload-path"}, "offload-dir", ""},
       {{"compile", "torch-compile", "jit", "use-flash-attn", "flash-attn", "flash-attention", "attn-implementation",
         "torch-compile-backend", "torch-compile-mode", "torchdynamo", "jit-mode-eval", "use-ipex", "use-liger-kernel",
