@@ -4,6 +4,7 @@
 #include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <gtest/gtest.h>
@@ -91,6 +92,18 @@ TEST(Offload, OptimizerOnTheHostOfAGpu) {
   EXPECT_EQ(p.memory.total(), there.memory.total() - 3 * 4 * everything) << "device memory";
   EXPECT_EQ(plan_with("optimizer=host", 1, base::DType::f32, cuda).link, (LinkBytes{8 * everything, 4 * everything}))
       << "weights in f32 are their own masters";
+}
+
+TEST(Offload, TheHostHasALimit) {
+  const auto p = plan_with("optimizer=host", 1, base::DType::bf16, base::DeviceKind::cuda);
+  const auto there = p.memory.on_host;
+  EXPECT_TRUE(host_memory_problems(p, there).empty());
+  EXPECT_TRUE(host_memory_problems(p, 0).empty());
+  const auto refused = host_memory_problems(p, there - 1000);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_NE(refused[0].message.find("1.00 kB too much"), std::string::npos) << refused[0].message;
+  EXPECT_NE(refused[0].hint.find("disk in place of host"), std::string::npos) << refused[0].hint;
+  EXPECT_TRUE(host_memory_problems(plan_with("optimizer=disk", 1), 1 << 20).empty()) << "not of a GPU";
 }
 
 TEST(Offload, EverythingOnTheHostOfAGpu) {

@@ -33,7 +33,7 @@ using namespace trainyard;
 namespace {
 
 struct Options {
-  std::string model = "gpt2-micro", data, device_memory, profile, output;
+  std::string model = "gpt2-micro", data, device_memory, host_memory, profile, output;
   std::int64_t vocabulary = 0, lanes = 0;
   int ranks = 1;
   bool json = false, force = false, bytes = false;
@@ -257,6 +257,8 @@ int main(int argc, char** argv) {
   app.add_option("--device-memory", o.device_memory,
                  "memory of one rank, for example 80GB; exit 3 when the plan does not fit")
       ->group("Limit");
+  app.add_option("--host-memory", o.host_memory, "the same, of the memory that a GPU's rank has on its host")
+      ->group("Limit");
   app.add_option("--profile", o.profile,
                  "profile.json of profile-comm: print how long a step's collectives would take on its links")
       ->group("Product");
@@ -276,6 +278,10 @@ int main(int argc, char** argv) {
     plan::predict(plan);
     if (const auto idle = plan::idle_text(plan.batch()); !idle.empty()) base::log_warning("{}", idle);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
+    if (!o.host_memory.empty())
+      refuse(plan::host_memory_problems(
+                 plan, base::parse_bytes(o.host_memory, "--host-memory", {base::least_memory, base::most_bytes})),
+             base::ExitCode::input_refused);
     const auto times = o.profile.empty() ? std::string() : times_text(plan, o.profile);
     const auto about_data = data_text(set, plan.sequence);
     if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);
