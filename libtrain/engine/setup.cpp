@@ -248,9 +248,9 @@ void predict_within_limit(RunSetup& s) {
   plan::predict(s.plan);
   refuse(plan::memory_problems(s.plan, "memory-limit"), base::ExitCode::input_refused, s.config);
   const auto& host = s.config.host_memory;
-  refuse(plan::host_memory_problems(s.plan,
-                                    host.empty() ? 0 : base::parse_bytes(host, base::setting_name("host-memory"))),
-         base::ExitCode::input_refused, s.config);
+  refuse(
+      plan::host_memory_problems(s.plan, host.empty() ? 0 : base::parse_bytes(host, base::setting_name("host-memory"))),
+      base::ExitCode::input_refused, s.config);
 }
 
 }  // namespace
