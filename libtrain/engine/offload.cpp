@@ -16,7 +16,7 @@ constexpr int update_share = 4;
 std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan, int rank,
                                                           const plan::FlatGroupSet& set, RankMemory& memory,
                                                           tensor::Exec& compute,
-                                                          const std::vector<std::string>& folders) {
+                                                          const std::vector<plan::OffloadFolder>& folders) {
   auto offload = plan::offload_of_stage(plan, plan.stage_of(rank));
   if (!offload.any()) return nullptr;
   const bool on_gpu = compute.on_gpu();
@@ -24,7 +24,7 @@ std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan
   if (offload.has_any(plan::Place::disk)) {
     TRAINYARD_ASSERT(!folders.empty(), "{} bytes on disk, and no folder for them", offload.disk_bytes());
     io::DiskStorageOptions options;
-    for (const auto& folder : folders) options.folders.push_back({folder});
+    for (const auto& folder : folders) options.folders.push_back({folder.path, folder.weight});
     options.extents = params::storage_extents(offload, set.flat_groups);
     storage = std::make_unique<io::DiskStorage>(std::move(options));
   }

@@ -1,34 +1,23 @@
 // Tests the plan of an offload: its extents, the bytes of each place and of each step, counted by hand; its text; and
 // plans in JSON.
 #include "libtrain/plan/cost/offload.h"
-#include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
-#include "libtrain/plan/spec/presets.h"
+#include "tests/plan/offload_plan.h"
 
 #include <gtest/gtest.h>
 
 namespace trainyard::plan {
 namespace offload_test {
 
-// Flat groups of 8,192 (tokens), 2,048 (positions), three times 49,984 (layers) and 128 elements (final norm): a layer
-// has 12 h^2 weights and 13 h numbers in biases and norms, h = 64.
+// The flat groups of small_offload_plan.
 constexpr std::int64_t tokens = 128 * 64, positions = 32 * 64, layer = 12 * 64 * 64 + 13 * 64, norm = 2 * 64;
 static_assert(layer % 64 == 0, "no padding on one rank");
 
 Plan plan_with(const char* offload, int zero, base::DType dtype = base::DType::f32,
                base::DeviceKind device = base::DeviceKind::cpu) {
-  Plan p;
-  p.device = device;
-  p.model = preset("gpt2-nano");
-  p.model.layers = 3, p.model.hidden = 64, p.model.heads = p.model.kv_heads = 4, p.model.ffn = 256;
-  p.model.context = 32, p.model.vocabulary = 128, p.model.lanes = 1;
-  p.zero = zero, p.dtype = dtype, p.offload = offload_of_text(offload, "test");
-  p.sequence = 32;
-  EXPECT_TRUE(decision_problems(p).empty()) << text_of(decision_problems(p));
-  predict(p);
-  return p;
+  return small_offload_plan(offload, zero, dtype, device);
 }
 
 // Bytes on disk: direct transfers move whole pages.
