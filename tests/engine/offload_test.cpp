@@ -20,10 +20,11 @@ TEST(Offload, FoldersShareByWeight) {
   for (const auto& folder : {a, b}) std::filesystem::create_directory(folder);
   const auto plan = plan::small_offload_plan("optimizer=disk", 1);
   const plan::FlatGroupSet set(plan.part_of_rank(0), plan.topology);
+  const auto exec = tensor::Exec::caller(nullptr, 1);
   const auto bytes_of = [&](const std::vector<plan::OffloadFolder>& folders) {
     engine::RankMemory memory(plan.memory_of(0).categories);
-    const auto states = engine::offloaded_states(plan, 0, set, memory, folders);
-    return dynamic_cast<io::DiskStorage&>(states->storage()).folder_bytes();
+    const auto states = engine::offloaded_states(plan, 0, set, memory, *exec, folders);
+    return dynamic_cast<io::DiskStorage&>(*states->storage()).folder_bytes();
   };
   // m and v of tokens (32,768 bytes), positions (8,192), three layers (200,704) and the norm (4,096), placed by hand in
   // tests/plan/offload_folders_test.cpp.
@@ -31,7 +32,7 @@ TEST(Offload, FoldersShareByWeight) {
             (std::vector<std::int64_t>{2 * 32768 + 5 * 200704, 2 * 8192 + 200704 + 2 * 4096}));
   EXPECT_EQ(bytes_of({{a}, {b}}), std::vector<std::int64_t>(2, 32768 + 8192 + 3 * 200704 + 4096));
   engine::RankMemory memory(plan::small_offload_plan("none", 1).memory_of(0).categories);
-  EXPECT_EQ(engine::offloaded_states(plan::small_offload_plan("none", 1), 0, set, memory, {}), nullptr);
+  EXPECT_EQ(engine::offloaded_states(plan::small_offload_plan("none", 1), 0, set, memory, *exec, {}), nullptr);
 }
 
 }  // namespace offload_test
