@@ -123,6 +123,7 @@ class Trainer {
   // Executes the actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the
   // hidden states, or their gradient, after every block.
   void divide(std::int64_t completed);  // the batch of the step that follows, with its program
+  void order_inputs();                  // of layers that are on disk, for the program
   bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
   void load(std::int64_t completed, const plan::Action& action);
   StagePasses passes();

@@ -1,6 +1,7 @@
 // Bytes on disk, and of its transfers.
 #include "libtrain/plan/disk_use.h"
 
+#include "libtrain/plan/activation_use.h"
 #include "libtrain/plan/cost/traffic.h"
 
 namespace trainyard::plan {
@@ -55,10 +56,13 @@ DiskBytes most_disk_bytes(const Plan& plan) {
   if (!plan.offload.any()) return most;
   int fullest = 0;
   for (int stage = 0; stage < plan.pipeline; ++stage)
-    if (const auto bytes = offload_of_stage(plan, stage).disk_bytes(); bytes > most.space)
+    if (const auto bytes =
+            offload_of_stage(plan, stage).disk_bytes() + activation_offload_of_stage(plan, stage).disk_bytes();
+        bytes > most.space)
       most.space = bytes, fullest = stage;
-  const auto step = disk_of_step(plan, fullest, plan.global_batch);
-  most.read = step.read, most.written = step.written;
+  const auto step = disk_of_step(plan, fullest, plan.global_batch),
+             activations = activations_of_step(plan, fullest, plan.global_batch);
+  most.read = step.read + activations.read, most.written = step.written + activations.written;
   return most;
 }
 
