@@ -1,6 +1,9 @@
 // What activations on disk do not go with.
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/decision_problems.h"
+#include "libtrain/plan/extent.h"
+
+#include <fmt/format.h>
 
 namespace trainyard::plan {
 
@@ -24,6 +27,14 @@ void activation_offload_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({base::text("{}: with $recompute {} layers keep more than their inputs, and only inputs lie there",
                               text, name_of(p.recompute)),
                    base::text("$recompute full")});
+  // In floating point, which cannot overflow.
+  const double inputs = static_cast<double>(p.global_batch) * static_cast<double>(p.sequence) *
+                        static_cast<double>(p.model.layers) * static_cast<double>(p.model.hidden),
+               bytes = inputs * static_cast<double>(base::size_of(p.dtype));
+  if (bytes > largest_extent)
+    out.push_back({fmt::format("{}: a rank would write up to {:.2g} bytes in a step: that is too large to be planned",
+                               text, bytes),
+                   base::text("a smaller $global-batch or $sequence")});
 }
 
 }  // namespace trainyard::plan

@@ -108,7 +108,7 @@ TEST(ActivationOffload, RanksHaveTheirOwnMicroBatches) {
 TEST(ActivationOffload, OfVirtualStages) {
   auto p = plan_of("activations=disk:0.75", 4, AccumulationOrder::depth);
   p.model.layers = 8, p.pipeline = 2, p.virtual_stages = 2, p.pipeline_schedule = PipelineSchedule::interleaved;
-  p.partition = "0,2,4,6", p.topology = topology_of(p, 2);
+  p.partition = "0,3,5,7", p.topology = topology_of(p, 2);
   p = predicted(p);
   const auto slots = slots_of_stage(p, 1);
   const auto of = activation_offload_of_stage(p, 1);
@@ -122,8 +122,9 @@ TEST(ActivationOffload, OfVirtualStages) {
 TEST(ActivationOffload, NarrowAndSharedRowsAreSmaller) {
   auto p = plan_of("activations=disk", 1, AccumulationOrder::depth);
   p.dtype = base::DType::bf16, p.model.lanes = 2, p.tensor = 2, p.sequence_parallel = true;
+  p.micro_batch = p.global_batch = 4;
   p.topology = topology_of(p, 2);
-  EXPECT_EQ(activation_offload_of_stage(predicted(p), 0).bytes(), input / 4);
+  EXPECT_EQ(activation_offload_of_stage(predicted(p), 0).bytes(), 4 * input / 4);
 }
 
 // Extents are numbered by layer and slot: layer 1 has 2 and 3 where there are two slots.
@@ -143,7 +144,7 @@ TEST(ActivationOffload, ReadsFollowBackward) {
   EXPECT_EQ(reads(predicted(uneven), 1), (Extents{4, 2, 0}));
   // Two stages by 1F1B: the first has embedding and layer 0, and two slots that three micro-batches use in turn.
   auto stages = plan_of("activations=disk", 3, AccumulationOrder::depth);
-  stages.pipeline = 2, stages.partition = "0,1", stages.topology = topology_of(stages, 2);
+  stages.pipeline = 2, stages.partition = "0,2", stages.topology = topology_of(stages, 2);
   EXPECT_EQ(reads(predicted(stages), 0), (Extents{0, 1, 0}));
   EXPECT_EQ(reads(predicted(stages), 1), (Extents{1, 0, 1, 0, 1, 0})) << "one slot, layers 1 and 2";
 }
@@ -167,6 +168,11 @@ TEST(ActivationOffload, Refusals) {
                   .find("a GPU keeps its activations"),
               std::string::npos)
         << place;
+  const auto large = refused("activations=disk", [](Plan& p) {
+    p.model.context = p.sequence = 1 << 20, p.global_batch = 1 << 20, p.model.layers = 512, p.model.hidden = 4096;
+    p.model.ffn = 4 * p.model.hidden;
+  });
+  EXPECT_NE(large.find("bytes in a step: that is too large"), std::string::npos) << large;
   // What states on disk do not go with is no matter of activations.
   EXPECT_EQ(refused("activations=disk", [](Plan& p) { p.optimizer = "lamb"; }), "");
   EXPECT_EQ(
