@@ -40,6 +40,7 @@ RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Ba
       offloaded(pass == plan::Pass::train
                     ? offloaded_states(plan, world.rank, set, memory, *compute, places.offload_folders)
                     : nullptr),
+      inputs(offloaded ? offloaded_inputs(plan, world.rank, offloaded.get(), memory) : nullptr),
       context{{world, *compute, communication},
               set,
               plan.states(),
@@ -53,7 +54,7 @@ RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Ba
       collectives(context, memory[Category::communication_staging], plan.model, plan.micro()),
       experts(context, memory[Category::communication_staging], plan.batch(), part.own_shape(plan.micro()),
               plan::expert_hop_bytes(part, plan.micro(), pass)) {
-  context.offloaded = offloaded.get();
+  if (plan.offload.of_states()) context.offloaded = offloaded.get();
   batches.work_on(*compute);
 }
 
@@ -78,6 +79,7 @@ StagePasses RankRuntime::passes(params::ParameterStore& store, std::uint64_t see
           .lists = lists,
           .chunks = chunks,
           .link = link ? &*link : nullptr,
+          .inputs = inputs.get(),
           .now = now};
 }
 

@@ -10,6 +10,7 @@
 #include "libtrain/engine/world.h"
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/expert_collectives.h"
+#include "libtrain/model/offloaded_inputs.h"
 #include "libtrain/model/tensor_collectives.h"
 #include "libtrain/params/context.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
@@ -60,7 +61,8 @@ struct RankRuntime {
   std::unique_ptr<tensor::Exec> compute;
   tensor::Exec& communication;  // of one rank alone: `compute`
   model::AttentionLists lists;
-  std::unique_ptr<params::OffloadedStates> offloaded;  // none: all states are in memory
+  std::unique_ptr<params::OffloadedStates> offloaded;  // none: all states and inputs of layers are in memory
+  std::unique_ptr<model::OffloadedInputs> inputs;      // of recomputed layers; none: all are in memory
   params::StoreContext context;
   model::TensorCollectives collectives;
   model::ExpertCollectives experts;

@@ -111,15 +111,16 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
 
 SizeTable disk_table(const plan::Plan& plan, int rank, params::OffloadedStates& measured,
                      std::span<const plan::BatchSizes::Steps> steps) {
+  const int stage = plan.stage_of(rank);
   base::StorageTotals predicted;
   for (const auto& [sequences, count] : steps) {
-    const auto of_step = plan::disk_of_step(plan, plan.stage_of(rank), sequences);
+    const auto of_step = plan::disk_of_step(plan, stage, sequences, plan.topology.reduction_position(rank));
     predicted.read += count * of_step.read, predicted.written += count * of_step.written;
   }
   const auto moved = measured.in_steps();
   return {"disk" + of_rank(plan, rank),
           "predicted",
-          {{"space", plan::offload_of_stage(plan, plan.stage_of(rank)).disk_bytes(), measured.storage()->space(), ""},
+          {{"space", plan::disk_space(plan, stage), measured.storage()->space(), ""},
            {"read in steps", predicted.read, moved.read, ""},
            {"written in steps", predicted.written, moved.written, ""}}};
 }

@@ -41,9 +41,12 @@ std::string outlier_sentence(const Outlier& o) {
 }
 
 // The seconds that the rank was blocked on its disk so far; empty: nothing is on disk.
-std::function<double()> disk_wait_of(params::OffloadedStates* offloaded) {
-  if (offloaded == nullptr || offloaded->storage() == nullptr) return {};
-  return [offloaded] { return offloaded->blocked_seconds(); };
+std::function<double()> disk_wait_of(Trainer& trainer) {
+  const auto* offloaded = trainer.offloaded();
+  if (offloaded == nullptr || trainer.offloaded()->storage() == nullptr) return {};
+  return [offloaded, inputs = trainer.offloaded_inputs()] {
+    return offloaded->blocked_seconds() + (inputs != nullptr ? inputs->blocked_seconds() : 0);
+  };
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -56,7 +59,7 @@ RunLoop::RunLoop(const RunContext& run)
                run.world.reduction_position(),
                plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_), gate_watch_(run.setup.plan.model),
-      disk_watch_(disk_wait_of(trainer_.offloaded())) {}
+      disk_watch_(disk_wait_of(trainer_)) {}
 
 RunLoop::~RunLoop() {
   if (run_.watchdog) run_.watchdog->ask_what_is_done({});

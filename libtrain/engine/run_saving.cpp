@@ -67,7 +67,7 @@ void RunSaving::settle_in_folder(const Start& start) {
   saved_path_ = place;
 }
 
-bool RunSaving::waits_for_writer() const { return run_.setup.plan.offload.any(); }
+bool RunSaving::waits_for_writer() const { return run_.setup.plan.offload.of_states(); }
 
 double RunSaving::take(const Progress& progress) {
   finish_publishing();

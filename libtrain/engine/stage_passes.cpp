@@ -25,6 +25,7 @@ Slot& StagePasses::enter(const plan::Action& action, const model::MicroBatch& ba
   slot.step->collectives = &collectives;
   slot.step->experts = &experts;
   slot.step->lists = &lists;
+  slot.step->inputs = inputs, slot.step->chunk = action.chunk, slot.step->slot = action.slot;
   slot.step->weight_gradients = plan.micro().weight_gradients;
   slot.flow = base::at(chunks, action.chunk).decoder->open(*slot.step, slot.saved);
   if (!batch.empty() && !base::at(chunks, action.chunk).first) link->take_activations(slot.flow.main);

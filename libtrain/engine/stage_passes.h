@@ -69,7 +69,8 @@ struct StagePasses {
   const model::ExpertCollectives& experts;
   const model::AttentionLists& lists;
   std::vector<Chunk>& chunks;
-  StageLink* link;  // null: there is one stage
+  StageLink* link;                 // null: there is one stage
+  model::OffloadedInputs* inputs;  // null: layers have their inputs in memory
   CurrentAction& now;
 
   Slot& slot_of(const plan::Action& action) const {

@@ -38,6 +38,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
   TRAINYARD_ASSERT(!settings.loss_scale.scales() || settings.non_finite == NonFinitePolicy::skip,
                    "a loss scale of {}, and a step that overflows ends the run", settings.loss_scale.first);
   make_chunks();
+  order_inputs();
   for (auto& flat_group : r_.set.flat_groups)
     for (auto& parameter : flat_group.parameters)
       if (settings.decay_embeddings && flat_group.part == plan::Part::input && parameter.shape.size() == 2)
@@ -61,7 +62,8 @@ void Trainer::make_chunks() {
   TRAINYARD_ASSERT(r_.batches.in_flight() >= slots[0], "batches for {} micro-batches in flight, and the plan has {}",
                    r_.batches.in_flight(), slots[0]);
   auto& activations = r_.memory[tensor::Category::activations];
-  const auto bytes = plan::slot_bytes(r_.part, r_.plan.micro(), r_.plan.recompute, slots);
+  const auto bytes = plan::slot_bytes(r_.part, r_.plan.micro(), r_.plan.recompute, slots,
+                                      r_.inputs ? r_.inputs->plan().layers_of_chunks() : std::vector<std::int64_t>());
   if (bytes.passing > 0) r_.passing.emplace(activations, bytes.passing);
   for (int c = 0; c < r_.plan.stages.chunks(); ++c) {
     const auto at = base::size(c);
@@ -162,6 +164,11 @@ void Trainer::divide(std::int64_t completed) {
   program_ = plan::actions(r_.plan, r_.world.rank, batch);
   step_leases_ = plan::step_leases(r_.part, program_);
   results_->divide(batch);
+  order_inputs();
+}
+
+void Trainer::order_inputs() {
+  if (r_.inputs) r_.inputs->set_reads(plan::input_reads(program_, r_.part, r_.inputs->plan()));
 }
 
 bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now,
@@ -170,6 +177,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
   require_values();
   divide(completed);
   results_->begin();
+  if (r_.inputs) r_.inputs->begin_step();
   const CurrentAction::UntilEnd over(r_.now);
   for (const auto& action : program_) {
     r_.now.begin(action);
@@ -219,7 +227,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   {
     const base::TraceScope traced(base::traced::action, name_of(plan::Action::Kind::update), {completed + 1});
     results_->agree(store_->counted_gradients(), loss_factor(), outliers_.limits(),
-                    r_.offloaded ? &store_->squares_of_disk() : nullptr);
+                    r_.context.offloaded != nullptr ? &store_->squares_of_disk() : nullptr);
     update(completed);
     results_->send();
   }

@@ -105,7 +105,8 @@ class Trainer {
   model::ExpertCollectives& expert_collectives() { return r_.experts; }
   params::ZeroStore& store() { return *store_; }
   params::StoreContext& context() { return r_.context; }
-  params::OffloadedStates* offloaded() { return r_.offloaded.get(); }  // null: all states are in memory
+  params::OffloadedStates* offloaded() { return r_.offloaded.get(); }                 // null: nothing lies elsewhere
+  const model::OffloadedInputs* offloaded_inputs() const { return r_.inputs.get(); }  // null: all are in memory
   RankMemory& memory() { return r_.memory; }
   const RankMemory& memory() const { return r_.memory; }
   const plan::FlatGroupSet& flat_groups() const { return r_.set; }
@@ -124,6 +125,7 @@ class Trainer {
   // Executes the actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the
   // hidden states, or their gradient, after every block.
   void divide(std::int64_t completed);  // the batch of the step that follows, with its program
+  void order_inputs();                  // of layers that are on disk, for the program
   bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
   void load(std::int64_t completed, const plan::Action& action);
   StagePasses passes();

@@ -117,14 +117,16 @@ std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, plan::
     throw base::UsageError(fmt::format("model {}: {}", model.name, fmt::join(wrong, "; ")),
                            "change the model: train --help-model describes its keys");
   std::vector<std::unique_ptr<Block>> all;
+  std::int64_t layers = 0;
   for (const auto& place : plan::placed_blocks(part)) {
     if (place.chunk != chunk) continue;
     const std::string name = name_of(place.part);
     auto block = not_null(block_factory(name)(place.model, place), "block", name);
     if (place.part == plan::Part::layers && recomputation == plan::Recompute::layers)
-      block = recompute(std::move(block));
+      block = recompute(std::move(block), layers);
     if (place.part == plan::Part::layers && recomputation == plan::Recompute::selective)
       block = recompute_selectively(std::move(block));
+    if (place.part == plan::Part::layers) ++layers;
     all.push_back(std::move(block));
   }
   return all;

@@ -18,6 +18,7 @@ struct KvCache;
 class TensorCollectives;
 const TensorCollectives& one_rank();  // collectives of one rank (model/tensor_collectives.h)
 class AttentionLists;
+class OffloadedInputs;
 class ExpertCollectives;
 const ExpertCollectives& own_experts();  // likewise (model/expert_collectives.h)
 
@@ -131,6 +132,9 @@ struct Step {
   // its gates did. Empty: not wanted, or another tensor-parallel rank records it.
   base::View gate_records = {};
   double loss_scale = 1;  // factor of the gradients of all losses; losses themselves are not scaled
+  // Where recomputed layers have their inputs that are not in memory, and which slot and chunk this micro-batch has.
+  OffloadedInputs* inputs = nullptr;  // null: all are in memory
+  int chunk = 0, slot = 0;
 };
 
 // main: the hidden states [own rows, hidden] in the working dtype: all b*T rows, or this rank's equal range of them

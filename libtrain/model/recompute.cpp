@@ -1,6 +1,8 @@
 // The decorators, and the store that lets the second forward and the backward share one lease.
 #include "libtrain/model/recompute.h"
 
+#include "libtrain/model/offloaded_inputs.h"
+
 #include <list>
 #include <utility>
 
@@ -54,22 +56,25 @@ class HeldStore : public params::ParameterStore {
 
 class RecomputeBlock : public Block {
  public:
-  explicit RecomputeBlock(std::unique_ptr<Block> inner) : inner_(std::move(inner)) {}
+  RecomputeBlock(std::unique_ptr<Block> inner, std::int64_t layer) : inner_(std::move(inner)), layer_(layer) {}
   std::string name() const override { return inner_->name(); }
 
   void forward(Step& step, Flow& flow, Saved& saved) override {
-    if (step.pass == plan::Pass::train)
-      tensor::copy(step.exec, flow.main, saved.push(flow.main.dtype, {flow.main.rows(), flow.main.cols()}));
+    if (step.pass == plan::Pass::train) {
+      if (const auto extent = extent_of(step); extent >= 0) step.inputs->write(step.exec, extent, flow.main);
+      else tensor::copy(step.exec, flow.main, saved.push(flow.main.dtype, {flow.main.rows(), flow.main.cols()}));
+    }
     const Saved::Passing passing(saved);
     const auto kept = saved.size();
     inner_->forward(step, flow, saved);
     while (saved.size() > kept) saved.pop();
   }
 
-  // The input stays on the stack until the end; the first forward needed as much memory.
+  // The input stays where it is until the end; the first forward needed as much memory.
   void backward(Step& step, Flow& flow, Saved& saved) override {
     Flow again = flow;
-    again.main = saved.top();
+    const auto extent = extent_of(step);
+    again.main = extent >= 0 ? step.inputs->take(extent, flow.main) : saved.top();
     HeldStore held(*step.store);
     auto inner = step;
     inner.store = &held;
@@ -80,13 +85,20 @@ class RecomputeBlock : public Block {
       inner.output = Output::read;
       inner_->backward(inner, flow, saved);
     }
-    saved.pop();
+    if (extent >= 0) step.inputs->release();
+    else saved.pop();
     step.loss_sum = inner.loss_sum;
     step.target_count = inner.target_count;
   }
 
  private:
+  // Of its input elsewhere; -1: it is on the stack. An empty micro-batch has no input.
+  int extent_of(const Step& step) const {
+    if (step.inputs == nullptr || step.micro.empty()) return -1;
+    return step.inputs->plan().extent(step.chunk, layer_, step.slot);
+  }
   std::unique_ptr<Block> inner_;
+  std::int64_t layer_;
 };
 
 class SelectiveBlock : public Block {
@@ -111,8 +123,8 @@ std::unique_ptr<Block> recompute_selectively(std::unique_ptr<Block> inner) {
   return std::make_unique<SelectiveBlock>(std::move(inner));
 }
 
-std::unique_ptr<Block> recompute(std::unique_ptr<Block> inner) {
-  return std::make_unique<RecomputeBlock>(std::move(inner));
+std::unique_ptr<Block> recompute(std::unique_ptr<Block> inner, std::int64_t layer) {
+  return std::make_unique<RecomputeBlock>(std::move(inner), layer);
 }
 
 }  // namespace trainyard::model

@@ -49,7 +49,7 @@ std::vector<base::StorageExtent> storage_extents(const plan::OffloadPlan& plan,
 OffloadedStates::OffloadedStates(plan::OffloadPlan plan, std::unique_ptr<base::Storage> storage, OffloadMemory memory,
                                  int threads, tensor::Exec* gpu)
     : plan_(std::move(plan)), gpu_(gpu), storage_(std::move(storage)) {
-  TRAINYARD_ASSERT((storage_ != nullptr) == plan_.has_any(plan::Place::disk) &&
+  TRAINYARD_ASSERT((storage_ != nullptr || !plan_.has_any(plan::Place::disk)) &&
                        (gpu_ != nullptr || !plan_.has_any(plan::Place::host)),
                    "{} bytes on disk {} a storage, {} bytes on the host of {}", plan_.disk_bytes(),
                    storage_ ? "with" : "without", plan_.host_bytes(), gpu_ == nullptr ? "no GPU" : "a GPU");

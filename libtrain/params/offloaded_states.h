@@ -43,7 +43,8 @@ class OffloadedStates {
   using Ticket = base::Storage::Ticket;
   using Held = plan::Held;
 
-  // No storage: nothing lies on disk. `threads`: how many compute an update. `gpu`: the Exec of a GPU that computes.
+  // No storage: nothing lies on disk. It may have more extents behind those of the plan. `threads`: how many compute an
+  // update. `gpu`: the Exec of a GPU that computes.
   OffloadedStates(plan::OffloadPlan plan, std::unique_ptr<base::Storage> storage, OffloadMemory memory, int threads = 1,
                   tensor::Exec* gpu = nullptr);
   ~OffloadedStates();

@@ -435,7 +435,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
       ranges::local_accumulation.holds(p.local_accumulation)) {
     batch_problems(p, out);
     ramp_problems(p, out);
-    if (in_range) offload_problems(p, out);
+    if (in_range) offload_problems(p, out), activation_offload_problems(p, out);
   }
   if (out.empty()) flat_group_problems(p, out);
   if (out.empty()) extent_problems(p, out);

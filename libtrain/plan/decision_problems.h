@@ -34,5 +34,6 @@ void gate_problems(const Plan& plan, std::vector<Problem>& out);    // of expert
 void master_problems(const Plan& plan, std::vector<Problem>& out);  // of --master
 // The same for what lies on disk; nothing without $offload.
 void offload_problems(const Plan& plan, std::vector<Problem>& out);
+void activation_offload_problems(const Plan& plan, std::vector<Problem>& out);  // of inputs of layers
 
 }  // namespace trainyard::plan

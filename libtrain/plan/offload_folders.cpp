@@ -67,9 +67,8 @@ std::string folders_text(const std::vector<OffloadFolder>& folders) {
   return out;
 }
 
-std::vector<std::int64_t> folder_bytes(const OffloadPlan& offload, const std::vector<OffloadFolder>& folders) {
-  std::vector<std::int64_t> extents;
-  for (const auto& e : offload.extents()) extents.push_back(e.bytes());
+std::vector<std::int64_t> folder_bytes(const std::vector<std::int64_t>& extents,
+                                       const std::vector<OffloadFolder>& folders) {
   std::vector<double> weights;
   for (const auto& folder : folders) weights.push_back(folder.weight);
   return base::StorageStripes(extents, weights).folder_bytes();

@@ -1,8 +1,6 @@
 // Folders for what an offload has on disk, and what each of them gets.
 #pragma once
 
-#include "libtrain/plan/cost/offload.h"
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,7 +23,9 @@ std::vector<OffloadFolder> offload_folders(const std::string& text, const std::s
 // The text that offload_folders reads, with weights of three digits; the least weight is 1.
 std::string folders_text(const std::vector<OffloadFolder>& folders);
 
-// Bytes of a rank's file in each folder, padding included. There is at least one folder.
-std::vector<std::int64_t> folder_bytes(const OffloadPlan& offload, const std::vector<OffloadFolder>& folders);
+// Bytes of a rank's file in each folder, padding included, of a storage with these extents (plan/disk_use.h). There is
+// at least one folder.
+std::vector<std::int64_t> folder_bytes(const std::vector<std::int64_t>& extents,
+                                       const std::vector<OffloadFolder>& folders);
 
 }  // namespace trainyard::plan

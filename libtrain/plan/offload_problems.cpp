@@ -8,7 +8,7 @@ namespace trainyard::plan {
 
 void offload_problems(const Plan& p, std::vector<Problem>& out) {
   const auto& o = p.offload;
-  if (!o.any()) return;
+  if (!o.of_states()) return;
   const auto report = [&](std::string message, std::string hint) {
     out.push_back({std::move(message), std::move(hint)});
   };

@@ -71,9 +71,9 @@ double seconds_in_folders(const OffloadTime& t, const Asked& asked, const base::
   return longest * asked.measured.together->seconds(step) / of_equal;
 }
 
-void share_out(OffloadTime& t, const Asked& asked, const OffloadPlan& offload) {
+void share_out(OffloadTime& t, const Asked& asked) {
   if (asked.folders.empty()) return;
-  const auto space = folder_bytes(offload, asked.folders);
+  const auto space = folder_bytes(disk_extents(asked.plan, t.stage), asked.folders);
   for (std::size_t i = 0; i < space.size(); ++i) {
     const auto part = static_cast<double>(space[i]) / static_cast<double>(t.space);
     const auto of = [&](std::int64_t bytes) { return std::llround(static_cast<double>(bytes) * part); };
@@ -85,8 +85,8 @@ void share_out(OffloadTime& t, const Asked& asked, const OffloadPlan& offload) {
       asked.folders.size() == 1 || (asked.measured.together && asked.folders.size() == asked.measured.folders.size());
 }
 
-// Accumulation steps from which computing takes as long as the bytes. The bytes of a step are affine in them: breadth
-// first they are the same, depth first weights are read in each.
+// Accumulation steps from which computing takes as long as the bytes. The bytes of a step are affine in them: inputs of
+// layers grow with them; states are the same breadth first, and depth first weights are read in each.
 double hiding_steps(const OffloadTime& t, const Asked& asked, double compute_seconds_of_one) {
   const auto each = sequences_of_accumulation_step(asked.plan);
   const auto seconds = [&](std::int64_t steps) {
@@ -100,13 +100,12 @@ double hiding_steps(const OffloadTime& t, const Asked& asked, double compute_sec
 
 OffloadTime of_stage(const Asked& asked, int stage) {
   const auto& p = asked.plan;
-  const auto offload = offload_of_stage(p, stage);
   OffloadTime t;
   t.stage = stage;
-  t.space = offload.disk_bytes();
+  t.space = disk_space(p, stage);
   t.step = disk_of_step(p, stage, p.global_batch);
   if (t.space == 0) return t;
-  share_out(t, asked, offload);
+  share_out(t, asked);
   if (asked.profile == nullptr) return t;
   const auto nodes = std::max<std::int64_t>(1, std::ssize(asked.profile->nodes));
   t.ranks_on_node = static_cast<int>((asked.profile->ranks + nodes - 1) / nodes);

@@ -122,7 +122,8 @@ std::vector<Action> actions(const Plan& p, int rank, const BatchPlan& batch) {
 
 MemoryBytes memory_of_stage(const Plan& p, int stage) {
   return rank_memory(p.part_of_stage(stage), p.states(), p.micro(), p.recompute,
-                     {slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, flat_groups_of_stage(p, stage)});
+                     {slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, flat_groups_of_stage(p, stage),
+                      p.offload.activations});
 }
 
 MemoryBytes largest_memory(const Plan& p) {

@@ -3,6 +3,7 @@
 // last accumulation step.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
+#include "libtrain/plan/activation_use.h"
 #include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/schedule/schedule.h"
 #include "tests/engine/small_run.h"
@@ -26,6 +27,10 @@ struct Asked {
   std::string schedule;
   int ranks = 1, tensor = 1, zero = 0;
 };
+
+std::vector<std::int64_t> layers_elsewhere(const plan::Plan& plan) {
+  return plan::activation_offload_of_stage(plan, 0).layers_of_chunks();
+}
 
 Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
   Numbers out;
@@ -67,8 +72,9 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
         setup.plan.batch().accumulation_steps_of(world.coordinate(plan::Axis::data)) * setup.plan.local_accumulation;
     if (slots > 1)
       predicted[activations] -=
-          (slots - busy) *
-          plan::slot_bytes(setup.plan.part_of_stage(0), setup.plan.micro(), setup.plan.recompute, {slots}).of_chunk[0];
+          (slots - busy) * plan::slot_bytes(setup.plan.part_of_stage(0), setup.plan.micro(), setup.plan.recompute,
+                                            {slots}, layers_elsewhere(setup.plan))
+                               .of_chunk[0];
     EXPECT_EQ(measured[activations], predicted[activations]) << asked.schedule << " rank " << rank;
     EXPECT_EQ(measured[tensor::Category::workspace], predicted[tensor::Category::workspace]);
     auto& context = trainer.context();
@@ -111,6 +117,22 @@ TEST(Slots, OfSharedLayersToo) {
   config.sequence_parallel = true;
   for (const auto& asked : {Asked{"gpipe", 2, 2, 0}, {"gpipe", 4, 2, 1}, {"gpipe", 6, 2, 3}})
     EXPECT_EQ(numbers_of(config, asked).steps, expected.steps) << asked.ranks << " ranks, ZeRO " << asked.zero;
+}
+
+// Steps that are abandoned, validations and a diagnosis leave the inputs on disk of the next step right.
+TEST(Slots, InputsOfLayersOnDisk) {
+  SmallRun runs;
+  auto config = runs.config("inputs");
+  config.micro_batch = 2, config.global_batch = 5 * config.micro_batch, config.recompute = plan::Recompute::layers;
+  const auto expected = numbers_of(config, {"one-stage"});
+  config.offload_dir = runs.folder().string();
+  for (const char* offload : {"activations=disk", "activations=disk:0.5"})
+    for (const auto& asked : {Asked{"one-stage"}, {"gpipe"}, {"gpipe", 2, 1, 3}, {"one-stage", 2, 2, 1}}) {
+      config.offload = plan::offload_of_text(offload, "test");
+      const auto got = numbers_of(config, asked);
+      EXPECT_EQ(got.steps, expected.steps) << offload << ", " << asked.schedule << ", " << asked.ranks << " ranks";
+      EXPECT_EQ(got.diagnosis, expected.diagnosis);
+    }
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Tests the text of folders, and the stripes of a plan's extents, placed by hand.
 #include "libtrain/plan/offload_folders.h"
 
+#include "libtrain/plan/cost/offload.h"
+
 #include "libtrain/base/error.h"
 #include "libtrain/plan/disk_use.h"
 #include "tests/plan/offload_plan.h"
@@ -50,12 +52,14 @@ TEST(OffloadFolders, Refusals) {
 TEST(OffloadFolders, BytesOfEach) {
   const auto offload = offload_of_stage(small_offload_plan("optimizer=disk", 1), 0);
   // a: m and v of tokens, m of layer 0, v of layer 0, v of layer 1, m and v of layer 2. b: the others.
-  const auto of = folder_bytes(offload, {{"a", 3}, {"b", 1}});
+  std::vector<std::int64_t> extents;
+  for (const auto& e : offload.extents()) extents.push_back(e.bytes());
+  const auto of = folder_bytes(extents, {{"a", 3}, {"b", 1}});
   EXPECT_EQ(of, (std::vector<std::int64_t>{2 * 32768 + 5 * 200704, 2 * 8192 + 200704 + 2 * 4096}));
   // With equal weights they take turns: all of m in a, and all of v in b.
-  const auto equal = folder_bytes(offload, {{"a"}, {"b"}});
+  const auto equal = folder_bytes(extents, {{"a"}, {"b"}});
   EXPECT_EQ(equal, (std::vector<std::int64_t>(2, 32768 + 8192 + 3 * 200704 + 4096)));
-  for (const auto& each : {of, equal, folder_bytes(offload, {{"a"}}), folder_bytes(offload, {{"a"}, {"b", 7}, {"c"}})})
+  for (const auto& each : {of, equal, folder_bytes(extents, {{"a"}}), folder_bytes(extents, {{"a"}, {"b", 7}, {"c"}})})
     EXPECT_EQ(std::accumulate(each.begin(), each.end(), std::int64_t{0}), offload.disk_bytes());
 }
 

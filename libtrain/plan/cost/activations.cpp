@@ -28,14 +28,18 @@ StackBytes on_stack(const Segment& segment, const MicroShape& s, Recompute recom
 }  // namespace
 
 // A block runs above what the blocks before it keep.
-StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute) {
+StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute, std::int64_t elsewhere) {
   const auto s = part.own_shape(shape);
   StackBytes all{0, 0, 0};
   for (const auto& segment : segments(part)) {
     if (segment.times == 0) continue;
     const auto bytes = on_stack(segment, s, recompute);
-    all.most = std::max(all.most, all.kept + (segment.times - 1) * bytes.kept + bytes.most);
-    all.kept += segment.times * bytes.kept;
+    const auto there = segment.part == Part::layers ? std::min(elsewhere, segment.times) : 0,
+               here = segment.times - there;
+    elsewhere -= there;
+    if (there > 0) all.most = std::max(all.most, all.kept + bytes.most - bytes.kept);
+    if (here > 0) all.most = std::max(all.most, all.kept + (here - 1) * bytes.kept + bytes.most);
+    all.kept += here * bytes.kept;
     all.passing = std::max(all.passing, bytes.passing);
   }
   return all;
@@ -70,15 +74,15 @@ StackBytes evaluated(const Segment& segment, const MicroShape& s, Recompute reco
 }  // namespace
 
 // Validation passes use the slots, too. They may need more, if an evaluation's capacity gives experts more places.
-SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute,
-                     const std::vector<int>& slots) {
+SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute, const std::vector<int>& slots,
+                     const std::vector<std::int64_t>& elsewhere) {
   const auto s = part.own_shape(shape);
   const bool several = std::accumulate(slots.begin(), slots.end(), 0) > 1;
   SlotBytes out;
   for (const auto& chunk : part.chunks) {
     auto one = part;
     one.chunks = {chunk};
-    const auto saved = saved_bytes(one, s, recompute);
+    const auto saved = saved_bytes(one, s, recompute, elsewhere.empty() ? 0 : elsewhere[out.of_chunk.size()]);
     auto kept = several ? saved.kept : saved.most, passing = several ? saved.passing : 0;
     for (const auto& segment : segments(one)) {
       const auto bytes = evaluated(segment, s, recompute);

@@ -12,8 +12,10 @@ namespace trainyard::plan {
 // Bytes of everything that the blocks of a model, or of a chunk of it, save of one micro-batch. `kept` is what stays
 // between forward and backward. `most` adds what the largest block needs while it runs. With Recompute::layers, `most`
 // is the inputs of all layers plus everything that one layer saves. With Recompute::selective, it is what all layers
-// keep plus what one branch does not keep.
-StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute = Recompute::none);
+// keep plus what one branch does not keep. With Recompute::layers the first `elsewhere` layers keep nothing in memory
+// (plan/cost/activation_offload.h).
+StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute = Recompute::none,
+                       std::int64_t elsewhere = 0);
 
 // The hidden states [own rows, hidden] in the working dtype. Forward stores activations there, and backward their
 // gradient in the same place. The caller of the blocks allocates them once, from the activations arena. So
@@ -30,9 +32,10 @@ struct SlotBytes {
   std::int64_t passing = 0;
   std::int64_t total(const std::vector<int>& slots) const;
 };
-// slots: for each chunk of the part, the number of micro-batches in flight at one time.
-SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute,
-                     const std::vector<int>& slots);
+// slots: for each chunk of the part, the number of micro-batches in flight at one time. elsewhere: for each chunk, of
+// how many layers the inputs are not in memory; empty: all are.
+SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute, const std::vector<int>& slots,
+                     const std::vector<std::int64_t>& elsewhere = {});
 
 // High-water mark of the workspace arena over a whole pass (train: forward and backward). It is the bytes of the
 // attention lists (plan/cost/attention_lists.h) plus the workspace of the largest block. Recomputation does not change

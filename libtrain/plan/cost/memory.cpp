@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/cost/activation_offload.h"
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/cost/matrix_updates.h"
 
@@ -54,8 +55,10 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                         const InFlight& in_flight) {
   const FlatGroupTable table(part, states.topology);
   const auto s = state_bytes(table, states);
-  const auto activations = (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
-                           slot_bytes(part, micro, recompute, in_flight.slots).total(in_flight.slots);
+  const ActivationOffload inputs(part, micro, in_flight.activations, in_flight.slots);
+  const auto activations =
+      (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
+      slot_bytes(part, micro, recompute, in_flight.slots, inputs.layers_of_chunks()).total(in_flight.slots);
   MemoryBytes out;
   using Category = base::MemoryCategory;
   auto& of = out.categories;
@@ -73,7 +76,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
     of[Category::workspace] =
         std::max(of[Category::workspace], MatrixUpdates(table, states.topology).workspace_bytes(micro.device));
   of[Category::save_snapshot] = s.save_snapshot;
-  of[Category::offload_buffers] = s.offload_buffers;
+  of[Category::offload_buffers] = s.offload_buffers + inputs.buffer_bytes();
   of[Category::offloaded_states] = s.offloaded_states;
   out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +
                 (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));

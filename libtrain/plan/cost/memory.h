@@ -6,6 +6,7 @@
 #include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/cost/states.h"
 #include "libtrain/plan/spec/objective.h"
+#include "libtrain/plan/spec/offload.h"
 
 #include <cstdint>
 #include <string>
@@ -32,6 +33,7 @@ struct InFlight {
   // in which activations arrive, and one from which gradients are sent back.
   bool hears_before = false;
   std::vector<std::string> flat_groups_of_stages = {};  // names of flat groups that other pipeline stages hold, too
+  Placement activations = {};                           // of the inputs of layers (plan/cost/activation_offload.h)
 };
 
 // Equal on every rank of a stage. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank,

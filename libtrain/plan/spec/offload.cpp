@@ -24,9 +24,9 @@ struct NamedPlacement {
   const char* name;
   Placement Offload::*placement;
 };
-constexpr std::array placements = {NamedPlacement{"optimizer", &Offload::optimizer},
-                                   NamedPlacement{"parameters", &Offload::parameters},
-                                   NamedPlacement{"gradients", &Offload::gradients}};
+constexpr std::array placements = {
+    NamedPlacement{"optimizer", &Offload::optimizer}, NamedPlacement{"parameters", &Offload::parameters},
+    NamedPlacement{"gradients", &Offload::gradients}, NamedPlacement{"activations", &Offload::activations}};
 struct NamedPlace {
   const char* name;
   Place place;
@@ -55,6 +55,12 @@ template <class Named> const auto& found_in(const Named& all, std::string_view n
 bool Offload::uses(Place place) const {
   return std::any_of(placements.begin(), placements.end(),
                      [&](const auto& each) { return (this->*each.placement).place == place; });
+}
+
+bool Offload::of_states() const {
+  auto states = *this;
+  states.activations = {};
+  return states.any();
 }
 
 std::string offload_text(const Offload& offload) {

@@ -1,4 +1,5 @@
-// Offload: in which memory, or on which disk, a rank keeps its states (Rajbhandari et al. 2021, "ZeRO-Infinity").
+// Offload: in which memory, or on which disk, a rank keeps its states and activations (Rajbhandari et al. 2021,
+// "ZeRO-Infinity").
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,12 @@ struct Offload {
   Placement optimizer;   // the states of the optimizer, and f32 masters
   Placement parameters;  // the shards of ZeRO 3
   Placement gradients;   // sums of gradients of a step, of layers
+  // What layers keep between forward and backward with Recompute::layers: their inputs
+  // (plan/cost/activation_offload.h). A share is of the layers of a rank, and means the first ones.
+  Placement activations = {};
   bool any() const { return *this != Offload{}; }
   bool uses(Place place) const;
+  bool of_states() const;  // whether it has more than activations elsewhere
   bool operator==(const Offload&) const = default;
 };
 

@@ -1,0 +1,40 @@
+// What activations on disk do not go with.
+#include "libtrain/base/setting_text.h"
+#include "libtrain/plan/decision_problems.h"
+#include "libtrain/plan/extent.h"
+
+#include <fmt/format.h>
+
+namespace trainyard::plan {
+
+void activation_offload_problems(const Plan& p, std::vector<Problem>& out) {
+  const auto place = p.offload.activations.place;
+  if (place == Place::device) return;
+  const auto text = base::text("$offload {}", offload_text(p.offload));
+  if (p.device == base::DeviceKind::cuda) {
+    out.push_back({base::text("{}: a GPU keeps its activations in its own memory", text),
+                   base::text("$offload without activations")});
+    return;
+  }
+  if (place == Place::host) {
+    // offload_problems says the same of states.
+    if (!p.offload.of_states())
+      out.push_back({base::text("{}: the ranks compute on the CPU, whose memory is the host's", text),
+                     base::text("disk in place of host")});
+    return;
+  }
+  if (p.recompute != Recompute::layers)
+    out.push_back({base::text("{}: with $recompute {} layers keep more than their inputs, and only inputs lie there",
+                              text, name_of(p.recompute)),
+                   base::text("$recompute full")});
+  // In floating point, which cannot overflow.
+  const double inputs = static_cast<double>(p.global_batch) * static_cast<double>(p.sequence) *
+                        static_cast<double>(p.model.layers) * static_cast<double>(p.model.hidden),
+               bytes = inputs * static_cast<double>(base::size_of(p.dtype));
+  if (bytes > largest_extent)
+    out.push_back({fmt::format("{}: a rank would write up to {:.2g} bytes in a step: that is too large to be planned",
+                               text, bytes),
+                   base::text("a smaller $global-batch or $sequence")});
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,56 @@
+// ActivationOffload: which layers of a rank have their inputs on disk between forward and backward, in which extents,
+// and the buffers that the inputs pass through.
+#pragma once
+
+#include "libtrain/base/storage.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/schedule/schedule.h"
+#include "libtrain/plan/spec/offload.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::plan {
+
+// While one input is copied, the ones before are still written. While one is used, the next ones are already read.
+inline constexpr std::int64_t most_input_writes = 2, most_input_reads = 3;
+
+// With Recompute::layers, a layer keeps its input alone. Of a rank, whose layers all have inputs of one size. An extent
+// holds the input of one layer for one slot, which is a micro-batch in flight of a chunk (virtual stage).
+class ActivationOffload {
+ public:
+  ActivationOffload() = default;  // all inputs stay in memory
+  // slots: for each chunk of the part, the micro-batches in flight. A share means the first layers, counted up.
+  ActivationOffload(const ModelPart& part, const MicroShape& shape, const Placement& placement,
+                    const std::vector<int>& slots);
+
+  bool any() const { return layers() > 0; }
+  // Of each chunk, how many layers have their inputs on disk: its first ones. Empty if the part has none there.
+  const std::vector<std::int64_t>& layers_of_chunks() const { return layers_; }
+  std::int64_t layers() const;                   // of all chunks
+  std::int64_t bytes() const { return bytes_; }  // of one input
+  std::int64_t extents() const;
+  // The index of an extent. `layer` counts the layers of the chunk. -1: that layer keeps its input in memory.
+  int extent(int chunk, std::int64_t layer, int slot) const;
+
+  // Buffers, which hold one input each (MemoryCategory::offload_buffers).
+  std::int64_t writes() const { return std::min(most_input_writes, extents()); }
+  std::int64_t reads() const { return std::min(most_input_reads, extents()); }
+  std::int64_t buffer_bytes() const { return (writes() + reads()) * base::storage_bytes(bytes_); }
+  std::int64_t disk_bytes() const { return extents() * base::storage_bytes(bytes_); }
+  // Of a step in which the rank computes so many micro-batches, without the empty ones.
+  base::StorageTotals step_bytes(std::int64_t micro_batches) const;
+
+ private:
+  std::int64_t bytes_ = 0;
+  std::vector<std::int64_t> layers_;
+  std::vector<int> slots_;
+};
+
+// The extents that a rank with these actions reads in a step, in the order of its backward passes. Each was written
+// before by the forward pass of the same micro-batch. Empty micro-batches have nothing.
+std::vector<int> input_reads(const std::vector<Action>& actions, const ModelPart& part,
+                             const ActivationOffload& offload);
+
+}  // namespace trainyard::plan
