@@ -25,13 +25,13 @@ std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan
   if (!offload.any() && !inputs.any()) return nullptr;
   const bool on_gpu = compute.on_gpu();
   std::unique_ptr<base::Storage> storage;
-  if (offload.has_any(plan::Place::disk) || inputs.any()) {
+  if (offload.has_any(plan::Place::disk) || inputs.disk_bytes() > 0) {
     TRAINYARD_ASSERT(!folders.empty(), "{} bytes on disk, and no folder for them",
                      offload.disk_bytes() + inputs.disk_bytes());
     io::DiskStorageOptions options;
     for (const auto& folder : folders) options.folders.push_back({folder.path, folder.weight});
     options.extents = params::storage_extents(offload, set.flat_groups);
-    for (std::int64_t i = 0; i < inputs.extents(); ++i)
+    for (std::int64_t i = 0; inputs.disk_bytes() > 0 && i < inputs.extents(); ++i)
       options.extents.push_back({fmt::format("input {} of a layer", i), inputs.bytes()});
     storage = std::make_unique<io::DiskStorage>(std::move(options));
   }
@@ -46,13 +46,18 @@ std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan
 }
 
 std::unique_ptr<model::OffloadedInputs> offloaded_inputs(const plan::Plan& plan, int rank,
-                                                         params::OffloadedStates* states, RankMemory& memory) {
+                                                         params::OffloadedStates* states, RankMemory& memory,
+                                                         tensor::Exec& compute) {
+  using tensor::Category;
   auto inputs = plan::activation_offload_of_stage(plan, plan.stage_of(rank));
   if (!inputs.any()) return nullptr;
+  if (inputs.on_host())
+    return std::make_unique<model::OffloadedInputs>(std::move(inputs), *states->link(), compute,
+                                                    memory[Category::activations], memory[Category::offloaded_states]);
   auto& storage = *states->storage();
   const auto first = std::ssize(storage.extents()) - inputs.extents();
   return std::make_unique<model::OffloadedInputs>(std::move(inputs), storage, static_cast<int>(first),
-                                                  memory[tensor::Category::offload_buffers]);
+                                                  memory[Category::offload_buffers]);
 }
 
 }  // namespace trainyard::engine

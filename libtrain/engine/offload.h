@@ -20,8 +20,9 @@ std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan
                                                           tensor::Exec& compute,
                                                           const std::vector<plan::OffloadFolder>& folders);
 
-// The inputs of layers that the rank has in the storage of `states`. Null if it has none there.
+// The inputs of layers that the rank has in the storage of `states`, or on its host. Null if it has none there.
 std::unique_ptr<model::OffloadedInputs> offloaded_inputs(const plan::Plan& plan, int rank,
-                                                         params::OffloadedStates* states, RankMemory& memory);
+                                                         params::OffloadedStates* states, RankMemory& memory,
+                                                         tensor::Exec& compute);
 
 }  // namespace trainyard::engine

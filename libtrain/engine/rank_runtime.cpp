@@ -40,7 +40,7 @@ RankRuntime::RankRuntime(const plan::Plan& of, base::Device device, World& w, Ba
       offloaded(pass == plan::Pass::train
                     ? offloaded_states(plan, world.rank, set, memory, *compute, places.offload_folders)
                     : nullptr),
-      inputs(offloaded ? offloaded_inputs(plan, world.rank, offloaded.get(), memory) : nullptr),
+      inputs(offloaded ? offloaded_inputs(plan, world.rank, offloaded.get(), memory, *compute) : nullptr),
       context{{world, *compute, communication},
               set,
               plan.states(),

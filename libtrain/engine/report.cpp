@@ -129,7 +129,8 @@ SizeTable link_table(const plan::Plan& plan, int rank, params::OffloadedStates& 
                      std::span<const plan::BatchSizes::Steps> steps) {
   plan::LinkBytes predicted;
   for (const auto& [sequences, count] : steps) {
-    const auto of_step = plan::link_of_step(plan, plan.stage_of(rank), sequences);
+    const auto of_step =
+        plan::link_of_step(plan, plan.stage_of(rank), sequences, plan.topology.reduction_position(rank));
     predicted.down += count * of_step.down, predicted.up += count * of_step.up;
   }
   const auto copied = measured.link_in_steps();

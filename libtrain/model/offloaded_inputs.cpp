@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/trace_kinds.h"
 
 #include <algorithm>
@@ -11,28 +12,74 @@
 
 namespace trainyard::model {
 
+using Stream = params::OffloadLink::Stream;
+
 OffloadedInputs::OffloadedInputs(plan::ActivationOffload plan, base::Storage& storage, int first_extent,
                                  tensor::Arena& buffers)
-    : plan_(std::move(plan)), storage_(storage), first_extent_(first_extent),
+    : plan_(std::move(plan)), storage_(&storage), first_extent_(first_extent),
       not_read_(base::size(plan_.extents()), 0) {
-  const auto each = base::storage_bytes(plan_.bytes()), all = plan_.buffer_bytes();
+  const auto all = plan_.buffer_bytes();
   auto* memory = static_cast<std::byte*>(buffers.allocate_bytes(all));
   TRAINYARD_ASSERT(reinterpret_cast<std::uintptr_t>(memory) % base::storage_alignment == 0,
                    "buffers of {} bytes that direct transfers cannot use", all);
-  storage_.use_memory({memory, base::size(all)});
+  storage_->use_memory({memory, base::size(all)});
+  make_buffers(memory, base::storage_bytes(plan_.bytes()));
+}
+
+OffloadedInputs::OffloadedInputs(plan::ActivationOffload plan, params::OffloadLink& link, tensor::Exec& gpu,
+                                 tensor::Arena& buffers, tensor::Arena& host)
+    : plan_(std::move(plan)), link_(&link), gpu_(&gpu), written_to_host_(base::size(plan_.extents())),
+      not_read_(base::size(plan_.extents()), 0) {
+  device_.emplace(buffers, plan_.device_buffer_bytes());
+  make_buffers(static_cast<std::byte*>(device_->allocate_bytes(plan_.device_buffer_bytes())),
+               base::aligned(plan_.bytes()));
+  host_ = static_cast<std::byte*>(host.allocate_bytes(plan_.host_bytes()));
+  if (const char* refusal = pinned_.pin(host_, plan_.host_bytes()))
+    base::log_warning("{} bytes of inputs of layers cannot be pinned ({}): copies will hold up the GPU",
+                      plan_.host_bytes(), refusal);
+}
+
+void OffloadedInputs::make_buffers(std::byte* memory, std::int64_t each) {
   for (auto* of : {&writes_, &reads_})
     for (auto n = of == &writes_ ? plan_.writes() : plan_.reads(); n > 0; --n)
-      of->push_back({std::exchange(memory, memory + each), 0});
+      of->push_back({std::exchange(memory, memory + each)});
+}
+
+base::View OffloadedInputs::in(const Buffer& buffer) const {
+  return {buffer.memory, base::DType::u8, {plan_.bytes()}, gpu_->device()};
+}
+
+base::View OffloadedInputs::on_host(int extent) const {
+  return {host_ + extent * base::aligned(plan_.bytes()), base::DType::u8, {plan_.bytes()}};
 }
 
 void OffloadedInputs::set_reads(std::vector<int> reads) { order_ = std::move(reads); }
 
 void OffloadedInputs::wait(Buffer& buffer) {
+  if (gpu_ != nullptr && buffer.used.state() != nullptr) gpu_->wait(std::exchange(buffer.used, {}));
   if (buffer.ticket == 0) return;
   const base::TraceScope traced(base::traced::wait, "wait");
   const double start = base::steady_seconds();
-  storage_.wait(std::exchange(buffer.ticket, 0));
+  storage_->wait(std::exchange(buffer.ticket, 0));
   blocked_ += base::steady_seconds() - start;
+}
+
+void OffloadedInputs::begin_write(int extent, Buffer& buffer) {
+  if (gpu_ == nullptr) {
+    buffer.ticket = storage_->write(first_extent_ + extent, 0, plan_.bytes(), buffer.memory);
+    return;
+  }
+  buffer.used = link_->copy(Stream::inputs_down, in(buffer), on_host(extent), gpu_->record());
+  base::at(written_to_host_, extent) = buffer.used;
+}
+
+void OffloadedInputs::begin_read(int extent, Buffer& buffer) {
+  if (gpu_ == nullptr) {
+    buffer.ticket = storage_->read(first_extent_ + extent, 0, plan_.bytes(), buffer.memory);
+    return;
+  }
+  link_->wait(Stream::inputs_up, base::at(written_to_host_, extent));
+  buffer.used = link_->copy(Stream::inputs_up, on_host(extent), in(buffer), buffer.used);
 }
 
 void OffloadedInputs::begin_step() {
@@ -46,8 +93,8 @@ void OffloadedInputs::write(tensor::Exec& exec, int extent, base::ConstView inpu
                    plan_.bytes());
   auto& buffer = in_turn(writes_, written_++);
   wait(buffer);
-  tensor::copy(exec, input, base::View(buffer.memory, input.dtype, {input.rows(), input.cols()}));
-  buffer.ticket = storage_.write(first_extent_ + extent, 0, plan_.bytes(), buffer.memory);
+  tensor::copy(exec, input, base::View(buffer.memory, input.dtype, {input.rows(), input.cols()}, input.device));
+  begin_write(extent, buffer);
   ++base::at(not_read_, extent);
   read_ahead();
 }
@@ -59,8 +106,7 @@ void OffloadedInputs::read_ahead() {
     const auto extent = base::at(order_, begun_);
     if (base::at(not_read_, extent) == 0) return;
     --base::at(not_read_, extent);
-    auto& buffer = in_turn(reads_, begun_++);
-    buffer.ticket = storage_.read(first_extent_ + extent, 0, plan_.bytes(), buffer.memory);
+    begin_read(extent, in_turn(reads_, begun_++));
   }
 }
 
@@ -70,10 +116,11 @@ base::View OffloadedInputs::take(int extent, base::ConstView like) {
                    released_);
   auto& buffer = in_turn(reads_, released_);
   wait(buffer);
-  return {buffer.memory, like.dtype, {like.rows(), like.cols()}};
+  return {buffer.memory, like.dtype, {like.rows(), like.cols()}, like.device};
 }
 
 void OffloadedInputs::release() {
+  if (gpu_ != nullptr) in_turn(reads_, released_).used = gpu_->record();
   ++released_;
   read_ahead();
 }

@@ -1,25 +1,32 @@
-// OffloadedInputs: the inputs of recomputed layers that lie in a storage between forward and backward, and the buffers
-// that they pass through.
+// OffloadedInputs: the inputs of recomputed layers that lie in a storage, or on the host of a GPU, between forward and
+// backward, and the buffers that they pass through.
 #pragma once
 
 #include "libtrain/base/storage.h"
 #include "libtrain/base/view.h"
+#include "libtrain/params/offload_link.h"
 #include "libtrain/plan/cost/activation_offload.h"
 #include "libtrain/tensor/arena.h"
+#include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/exec.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace trainyard::model {
 
-// The compute thread of a rank on the CPU makes all calls. Writes run in the background, and reads run ahead along the
+// The compute thread of a rank makes all calls. Writes run in the background, and reads run ahead along the
 // order of a step's backward passes. EnvironmentError where the storage fails.
 class OffloadedInputs {
  public:
   // The extents of `plan` are those of the storage from `first_extent` on. Takes plan.buffer_bytes() of `buffers`.
   // The storage must outlive this.
   OffloadedInputs(plan::ActivationOffload plan, base::Storage& storage, int first_extent, tensor::Arena& buffers);
+  // On the host of a GPU: takes plan.device_buffer_bytes() of `buffers`, as a part of it, and plan.host_bytes() of
+  // `host`. `link` and `gpu`, the Exec that computes, must outlive this.
+  OffloadedInputs(plan::ActivationOffload plan, params::OffloadLink& link, tensor::Exec& gpu, tensor::Arena& buffers,
+                  tensor::Arena& host);
   OffloadedInputs(const OffloadedInputs&) = delete;
   OffloadedInputs& operator=(const OffloadedInputs&) = delete;
 
@@ -40,17 +47,29 @@ class OffloadedInputs {
   using Ticket = base::Storage::Ticket;
   struct Buffer {
     std::byte* memory = nullptr;
-    Ticket ticket = 0;  // of the transfer that uses it
+    Ticket ticket = 0;        // of the transfer that uses it
+    tensor::Event used = {};  // on a GPU: the copy from or to it, or the computation before that
   };
   static Buffer& in_turn(std::vector<Buffer>& buffers, std::int64_t turn) {
     return buffers[base::size(turn) % buffers.size()];
   }
   void read_ahead();
   void wait(Buffer& buffer);
+  void begin_write(int extent, Buffer& buffer);
+  void begin_read(int extent, Buffer& buffer);
+  void make_buffers(std::byte* memory, std::int64_t each);
+  base::View in(const Buffer& buffer) const;  // bytes of an input in a buffer
+  base::View on_host(int extent) const;       // of an extent there
 
   plan::ActivationOffload plan_;
-  base::Storage& storage_;
-  int first_extent_;
+  base::Storage* storage_ = nullptr;
+  int first_extent_ = 0;
+  params::OffloadLink* link_ = nullptr;  // of a GPU, as the next ones
+  tensor::Exec* gpu_ = nullptr;
+  std::optional<tensor::Arena> device_;
+  std::byte* host_ = nullptr;
+  tensor::Pinning pinned_;
+  std::vector<tensor::Event> written_to_host_;  // for each extent
   std::vector<Buffer> writes_, reads_;
   std::vector<int> order_;                 // extents that a step takes
   std::vector<int> not_read_;              // for each extent: inputs written in this step whose read has not begun

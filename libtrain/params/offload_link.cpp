@@ -11,7 +11,7 @@ tensor::Event OffloadLink::copy(Stream stream, base::ConstView from, base::View 
   auto& on = exec(stream);
   if (after.state() != nullptr) on.wait(after);
   tensor::copy(on, from, to);
-  const bool is_up = stream == Stream::weights_up || stream == Stream::tiles_up;
+  const bool is_up = stream == Stream::weights_up || stream == Stream::tiles_up || stream == Stream::inputs_up;
   (is_up ? up_ : down_) += from.bytes();
   return on.record();
 }

@@ -51,6 +51,7 @@ class OffloadedStates {
 
   const plan::OffloadPlan& plan() const { return plan_; }
   base::Storage* storage() { return storage_.get(); }  // null: nothing lies on disk
+  OffloadLink* link() { return link_.get(); }          // of a GPU
   bool has(int flat_group, Held held, std::size_t state = 0) const { return plan_.find(flat_group, held, state) >= 0; }
 
   // From or to the disk, or between a GPU and its host.

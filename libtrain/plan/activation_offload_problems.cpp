@@ -1,4 +1,4 @@
-// What activations on disk do not go with.
+// What activations elsewhere do not go with.
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/extent.h"
@@ -11,12 +11,11 @@ void activation_offload_problems(const Plan& p, std::vector<Problem>& out) {
   const auto place = p.offload.activations.place;
   if (place == Place::device) return;
   const auto text = base::text("$offload {}", offload_text(p.offload));
-  if (p.device == base::DeviceKind::cuda) {
-    out.push_back({base::text("{}: a GPU keeps its activations in its own memory", text),
-                   base::text("$offload without activations")});
+  if (p.device == base::DeviceKind::cuda && place == Place::disk) {
+    out.push_back({base::text("{}: activations of a GPU pass through no disk", text), "activations=host"});
     return;
   }
-  if (place == Place::host) {
+  if (p.device == base::DeviceKind::cpu && place == Place::host) {
     // offload_problems says the same of states.
     if (!p.offload.of_states())
       out.push_back({base::text("{}: the ranks compute on the CPU, whose memory is the host's", text),

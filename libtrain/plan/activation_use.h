@@ -1,4 +1,4 @@
-// What a rank has on disk of the inputs of its layers, and what a step reads and writes of them
+// What a rank has elsewhere of the inputs of its layers, and what a step reads and writes of them
 // (plan/cost/activation_offload.h).
 #pragma once
 
@@ -16,5 +16,8 @@ ActivationOffload activation_offload_of_stage(const Plan& plan, int stage);
 // `sequences`. The rank at 0 has the most micro-batches.
 base::StorageTotals activations_of_step(const Plan& plan, int stage, std::int64_t sequences,
                                         int reduction_position = 0);
+
+// The same, of what a GPU copies from and to its host.
+LinkBytes activation_link_of_step(const Plan& plan, int stage, std::int64_t sequences, int reduction_position = 0);
 
 }  // namespace trainyard::plan

@@ -31,7 +31,7 @@ std::vector<std::int64_t> disk_extents(const Plan& plan, int stage) {
   for (const auto& e : offload.extents())
     if (e.place == Place::disk) out.push_back(e.bytes());
   const auto inputs = activation_offload_of_stage(plan, stage);
-  out.insert(out.end(), base::size(inputs.extents()), inputs.bytes());
+  if (!inputs.on_host()) out.insert(out.end(), base::size(inputs.extents()), inputs.bytes());
   return out;
 }
 
@@ -51,9 +51,11 @@ base::StorageTotals disk_of_step(const Plan& plan, int stage, std::int64_t seque
   return n;
 }
 
-LinkBytes link_of_step(const Plan& plan, int stage, std::int64_t sequences) {
+LinkBytes link_of_step(const Plan& plan, int stage, std::int64_t sequences, int reduction_position) {
   const auto offload = offload_of_stage(plan, stage);
   auto n = offload.update_link();
+  const auto inputs = activation_link_of_step(plan, stage, sequences, reduction_position);
+  n.down += inputs.down, n.up += inputs.up;
   if (!offload.any() || plan.device != base::DeviceKind::cuda) return n;
   const auto gathers = gathers_of_step(plan, stage, sequences);
   for (std::size_t u = 0; u < gathers.size(); ++u) n.up += gathers[u] * offload.fetch_link(static_cast<int>(u));

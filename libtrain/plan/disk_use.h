@@ -22,7 +22,7 @@ std::int64_t disk_space(const Plan& plan, int stage);  // of these, in whole pag
 base::StorageTotals disk_of_step(const Plan& plan, int stage, std::int64_t sequences, int reduction_position = 0);
 
 // The same, of the link between a GPU and its host.
-LinkBytes link_of_step(const Plan& plan, int stage, std::int64_t sequences);
+LinkBytes link_of_step(const Plan& plan, int stage, std::int64_t sequences, int reduction_position = 0);
 
 // Plan::disk and Plan::link, for plan::predict.
 DiskBytes most_disk_bytes(const Plan& plan);

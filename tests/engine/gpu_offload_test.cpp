@@ -66,6 +66,8 @@ TEST(GpuOffload, TheBitsOfTheDevice) {
   ParallelLayout breadth{1, 3, 1, "f32", "full"}, stages{4, 1}, wide{2, 3, 1, "f32", "full"};
   breadth.breadth_first = wide.breadth_first = true;
   stages.pipeline = 2;
+  auto recomputed_stages = stages;
+  recomputed_stages.recompute = "full";
   for (const char* dtype : {"f32", "bf16"})
     expect_the_bits(runs, gpt(runs), dtype,
                     {{{1, 0, 1}, "optimizer=host"},
@@ -78,6 +80,10 @@ TEST(GpuOffload, TheBitsOfTheDevice) {
                      {breadth, "optimizer=disk,parameters=disk,gradients=disk"},
                      {wide, "optimizer=host,parameters=disk,gradients=disk:0.5"},
                      {{3, 3, 1}, "parameters=disk:0.5"},
+                     {{1, 0, 1, "f32", "full"}, "activations=host"},
+                     {{2, 1, 1, "f32", "full"}, "optimizer=host,activations=host:0.5"},
+                     {breadth, "optimizer=host,parameters=host,gradients=host,activations=host"},
+                     {recomputed_stages, "activations=host"},
                      {{4, 2, 1}, "gradients=host"},
                      {stages, "optimizer=host"}});
 }

@@ -58,7 +58,8 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
   const ActivationOffload inputs(part, micro, in_flight.activations, in_flight.slots);
   const auto activations =
       (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
-      slot_bytes(part, micro, recompute, in_flight.slots, inputs.layers_of_chunks()).total(in_flight.slots);
+      slot_bytes(part, micro, recompute, in_flight.slots, inputs.layers_of_chunks()).total(in_flight.slots) +
+      inputs.device_buffer_bytes();
   MemoryBytes out;
   using Category = base::MemoryCategory;
   auto& of = out.categories;
@@ -77,7 +78,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
         std::max(of[Category::workspace], MatrixUpdates(table, states.topology).workspace_bytes(micro.device));
   of[Category::save_snapshot] = s.save_snapshot;
   of[Category::offload_buffers] = s.offload_buffers + inputs.buffer_bytes();
-  of[Category::offloaded_states] = s.offloaded_states;
+  of[Category::offloaded_states] = s.offloaded_states + inputs.host_bytes();
   out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +
                 (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
   out.on_host = of.elsewhere(micro.device);
