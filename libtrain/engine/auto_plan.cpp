@@ -100,7 +100,7 @@ AutoLayout auto_layout(const RunSetup& setup, const std::string& memory_limit, s
              bytes = std::min(memory, limit);
   const auto layout = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
   const auto need = bytes_of(layout);
-  if (need > memory && limit >= memory)
+  if (need > memory && limit >= memory && !setup.config.offload_auto)
     throw base::EnvironmentError(
         base::text("$plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
                    words_of_layout(layout), base::size_text(need), base::size_text(memory)),

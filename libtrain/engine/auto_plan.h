@@ -30,7 +30,8 @@ std::optional<std::int64_t> memory_of_every_rank(World& world, tensor::Exec& exe
 
 // What --plan auto decides, with one sentence about it. `setup` has no memory limit, so that everything else that a
 // start refuses was refused before. `limit` is --memory-limit, `memory` the bytes of memory_of_every_rank.
-// EnvironmentError if nothing fits `memory`. A layout that does not fit `limit` is refused later, like any other plan.
+// EnvironmentError if nothing fits `memory`, unless --offload auto goes on from here. A layout that does not fit
+// `limit` is refused later, like any other plan.
 struct AutoLayout {
   int zero = 0;
   plan::Recompute recompute = plan::Recompute::none;

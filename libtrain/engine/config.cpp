@@ -11,6 +11,7 @@
 #include "libtrain/engine/loss_scale.h"
 #include "libtrain/engine/outlier_steps.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/offload_choice.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
 
@@ -196,6 +197,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) { return g.name == next; });
     fields.insert(before, std::move(f));
   }
+  plan::let_offload_be_auto(fields, c.offload_auto);
   return fields;
 }
 

@@ -89,6 +89,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   std::string trace_steps;      // "3:6"; empty: all
   bool profile_step = false;    // fills RunResult::step_profile
   std::string offload_dir;      // comma-separated folders for what plan::Offload has on disk
+  bool offload_auto = false;    // --offload auto: each start decides (auto_offload.h); `offload` is none
   FromPlan from_plan;
   FromCheckpoint from_checkpoint;
 };

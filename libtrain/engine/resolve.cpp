@@ -4,8 +4,10 @@
 #include "libtrain/base/cores.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/comm/core_share.h"
 #include "libtrain/engine/agreement.h"
+#include "libtrain/engine/auto_offload.h"
 #include "libtrain/engine/auto_plan.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
@@ -59,18 +61,34 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
   const auto made = [&](const RunConfig& c) {
     return make_setup(c, world.size, base::team_threads(c.threads, fair_threads));
   };
-  std::optional<RunSetup> unlimited;  // on rank 0, for --plan auto
+  std::optional<RunSetup> unlimited;  // on rank 0, for --plan auto and --offload auto
+  const auto make_unlimited = [&] {
+    require_output_beside_data(config);
+    auto without_limit = config;
+    without_limit.memory_limit.clear();
+    unlimited = made(without_limit);
+  };
+  std::optional<std::int64_t> memory;
+  if (config.plan == auto_plan || config.offload_auto) memory = memory_of_every_rank(world, exec, place, ranks_on_node);
   if (config.plan == auto_plan) {
-    const auto memory = memory_of_every_rank(world, exec, place, ranks_on_node);
     const auto layout = value_of_rank_zero(world, exec, [&] {
-      require_output_beside_data(config);
-      auto without_limit = config;
-      without_limit.memory_limit.clear();
-      unlimited = made(without_limit);
+      make_unlimited();
       return auto_layout(*unlimited, config.memory_limit, memory);
     });
     config.zero = layout.zero, config.recompute = layout.recompute;
     if (world.rank == 0 && note) note(layout.text);
+  }
+  std::string offload_choice;
+  if (config.offload_auto) {
+    const auto [offload, text] = value_of_rank_zero(world, exec, [&] {
+      if (!unlimited) make_unlimited();
+      auto plan = unlimited->plan;
+      plan.zero = config.zero, plan.recompute = config.recompute;
+      return auto_offload(plan, config.memory_limit, memory, config.host_memory);
+    });
+    config.offload = plan::offload_of_text(offload, base::setting_name("offload")), config.offload_auto = false;
+    offload_choice = text;
+    if (world.rank == 0 && note) note(text);
   }
   report_threads(config.threads, fair_threads, world);
   RunSetup setup;
@@ -90,6 +108,7 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
   });
   setup.step.device = place.device, setup.ranks_on_device = place.share.ranks;
   if (world.rank != 0) return setup;
+  setup.offload_choice = offload_choice;
   warn_of_edited_plan(setup);
   if (const auto dropped = plan::dropped_text(setup.plan.model); !dropped.empty()) base::log_warning("{}", dropped);
   return setup;

@@ -28,6 +28,7 @@ struct RunSetup {
   nlohmann::json identity;                // identity_json.h
   std::int64_t validation_sequences = 0;  // sequences of one validation; 0: the run has none
   int ranks_on_device = 1;                // ranks of the job that compute on this rank's GPU
+  std::string offload_choice = {};        // what --offload auto took, on rank 0 (auto_offload.h); else empty
 };
 
 // Reads the model and the data index. `ranks` is the size of the world, `threads` the team size of a rank.
@@ -36,8 +37,8 @@ struct RunSetup {
 // the deficit and what would fit. Also InputError if model or plan have another vocabulary than the shards.
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
-// The same run in the layout that `config` has, which differs from setup.config in ZeRO stage, recomputation and memory
-// limit alone. Throws as make_setup does.
+// The same run in the layout that `config` has, which differs from setup.config in ZeRO stage, recomputation, offload
+// and memory limit alone. Throws as make_setup does.
 RunSetup with_layout(RunSetup setup, const RunConfig& config);
 
 // Warns if the plan that was read predicts something else than this build predicts for the same decisions.

@@ -19,7 +19,7 @@ TEST(RankRecord, TimesOfTheSlowestAndTheLongestWaitForADisk) {
   EXPECT_EQ(m.peak_bytes, 10);
   EXPECT_EQ(m.expert_rounds, 3);
   EXPECT_FALSE(m.disk_wait_seconds) << "nothing is offloaded";
-  one.disk_wait = 0.5, three.disk_wait = 0.75;  // of another rank than the slowest
+  one.disk_wait = 0.75, three.disk_wait = 0.5;  // of other ranks than the slowest, and not of the last
   engine::add_slowest({one, two, three}, m);
   EXPECT_EQ(m.disk_wait_seconds, 0.75);
   one.disk_wait = two.disk_wait = three.disk_wait = 0;

@@ -46,6 +46,10 @@ expect 0 train --plan low.json --memory-limit 1GB --data data --output run --dry
 sed 's/"device_memory": .*/"device_memory": 80,/' limited.json >unit.json
 refused 3 'unit.json: device_memory 80 is less than 1000000 bytes' train --plan unit.json --data data --output run --dry-run
 refused 3 'a rank needs .* but --device-memory is 50.0 MB' "${plan[@]}" --device-memory 50MB; said 'try: a higher --device-memory'
+refused 2 '.*offload auto takes the least that fits, and nothing says what a rank has' "${plan[@]}" --offload auto; said 'try: --device-memory'
+expect 0 partition-model --model gpt2 --ranks 1 --zero 1 --offload auto --device-memory 3GB --output chosen.json
+said 'offload auto: optimizer=disk:0[.]85 on 1 rank: 2.98 GB a rank of the 3.00 GB that it may use (none would need 4.73 GB)'
+jq -e '[.. | .offload? | strings] == ["optimizer=disk:0.85"] and ([.. | .total? | numbers] | all(. <= 3e9))' chosen.json >/dev/null || fail "chosen.json: $(grep -e offload -e total chosen.json)"
 refused 2 'document-mask is not known' "${plan[@]}" --document-mask on; said 'plans do not depend on it'
 refused 2 'memory-limit is not known' "${plan[@]}" --memory-limit 80GB; said 'here it is --device-memory'
 

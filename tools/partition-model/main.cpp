@@ -12,6 +12,7 @@
 #include "libtrain/plan/data_use.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/offload_choice.h"
 #include "libtrain/plan/offload_time.h"
 #include "libtrain/plan/offload_time_text.h"
 #include "libtrain/plan/plan_json.h"
@@ -40,7 +41,7 @@ struct Options {
   std::string model = "gpt2-micro", data, device_memory, host_memory, profile, output, offload_dir;
   std::int64_t vocabulary = 0, lanes = 0;
   int ranks = 1;
-  bool json = false, force = false, bytes = false;
+  bool json = false, force = false, bytes = false, offload_auto = false;
 };
 
 // Facts from the index of a shard set. train checks the rest of the index.
@@ -138,6 +139,13 @@ std::string data_text(const SetFacts& set, std::int64_t sequence) {
   return "\n" + plan::data_use_text(use, sequence) + "\n";
 }
 
+// Bytes of --host-memory; 0: no limit.
+std::int64_t host_memory_of(const Options& o) {
+  return o.host_memory.empty()
+             ? 0
+             : base::parse_bytes(o.host_memory, "--host-memory", {base::least_memory, base::most_bytes});
+}
+
 plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
   p.model = plan::load_model(o.model, io::read_layout_file);
   if (const auto dropped = plan::dropped_text(p.model); !dropped.empty()) base::log_warning("{}", dropped);
@@ -153,6 +161,16 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
   if (!o.device_memory.empty())
     p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {base::least_memory, base::most_bytes});
   return p;
+}
+
+// For --offload auto.
+void decide_offload(plan::Plan& p, const Options& o) {
+  if (!o.offload_auto) return;
+  if (p.device_memory == 0)
+    throw base::UsageError("--offload auto takes the least that fits, and nothing says what a rank has",
+                           "--device-memory 80GB");
+  p.offload = plan::fitting_offload(p, p.device_memory, host_memory_of(o));
+  base::log_info("--offload auto: {}", plan::offload_choice_text(p, p.offload, p.device_memory));
 }
 
 // The settings of a plan as flags. Settings that this program decides if they are not given show no default, except for
@@ -317,6 +335,7 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->group("Parallel layout");
   auto fields = flag_fields(p);
+  plan::let_offload_be_auto(fields, o.offload_auto);
   tools::ConfigFlags flags(app, fields);
   app.add_option("--device-memory", o.device_memory,
                  "memory of one rank, for example 80GB; exit 3 when the plan does not fit")
@@ -345,13 +364,11 @@ int main(int argc, char** argv) {
     const auto set = facts_of(o.data);
     auto plan = decide(p, o, set);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
+    decide_offload(plan, o);
     plan::predict(plan);
     if (const auto idle = plan::idle_text(plan.batch()); !idle.empty()) base::log_warning("{}", idle);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
-    if (!o.host_memory.empty())
-      refuse(plan::host_memory_problems(
-                 plan, base::parse_bytes(o.host_memory, "--host-memory", {base::least_memory, base::most_bytes})),
-             base::ExitCode::input_refused);
+    refuse(plan::host_memory_problems(plan, host_memory_of(o)), base::ExitCode::input_refused);
     const auto times = times_of(plan, o);
     const auto about_data = data_text(set, plan.sequence);
     if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);

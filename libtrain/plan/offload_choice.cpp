@@ -1,0 +1,93 @@
+// Compares the memory of offloads, from the least that moves to the most.
+#include "libtrain/plan/offload_choice.h"
+
+#include "libtrain/base/number_text.h"
+#include "libtrain/plan/decision_problems.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr int parts = 20;  // shares are tried in steps of 1 / parts
+
+bool is_refused(Plan p, const Offload& offload) {
+  p.offload = offload;
+  std::vector<Problem> problems;
+  offload_problems(p, problems);
+  activation_offload_problems(p, problems);
+  return !problems.empty();
+}
+
+MemoryBytes largest_with(Plan p, const Offload& offload) {
+  p.offload = offload;
+  p.stages = stages_of(p);
+  return largest_memory(p);
+}
+
+Offload fitting(const Plan& plan, std::int64_t bytes, Place of_optimizer, Place of_others) {
+  Offload taken, least;
+  auto needed = memory_with(plan, taken);
+  if (bytes == 0 || needed <= bytes) return taken;
+  constexpr std::array kinds = {&Offload::optimizer, &Offload::gradients, &Offload::parameters, &Offload::activations};
+  // Weights elsewhere make the order breadth first by itself, with which gradients may lie there, too. So a kind that
+  // is refused may follow a later one.
+  std::vector<Placement Offload::*> left(kinds.begin(), kinds.end());
+  for (std::size_t i = 0; i < left.size();) {
+    const auto place = left[i] == &Offload::optimizer ? of_optimizer : of_others;
+    auto whole = taken;
+    whole.*left[i] = {place, 1};
+    if (is_refused(plan, whole)) {
+      ++i;
+      continue;
+    }
+    for (int part = 1; part <= parts; ++part) {
+      auto some = taken;
+      some.*left[i] = {place, static_cast<double>(part) / parts};
+      const auto need = memory_with(plan, some);
+      if (need <= bytes) return some;
+      if (need < needed) needed = need, least = some;
+    }
+    taken = whole;
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
+    i = 0;
+  }
+  return least;
+}
+
+}  // namespace
+
+std::int64_t memory_with(Plan p, const Offload& offload) { return largest_with(std::move(p), offload).total(); }
+
+Offload fitting_offload(const Plan& plan, std::int64_t bytes, std::int64_t host_bytes) {
+  if (plan.device != base::DeviceKind::cuda) return fitting(plan, bytes, Place::disk, Place::disk);
+  const auto chosen = fitting(plan, bytes, Place::host, Place::host);
+  if (host_bytes == 0 || largest_with(plan, chosen).on_host <= host_bytes) return chosen;
+  return fitting(plan, bytes, Place::disk, Place::host);
+}
+
+void let_offload_be_auto(std::vector<base::Field>& fields, bool& automatic) {
+  constexpr const char* by_itself = "auto";
+  auto& field = base::field_named(fields, "offload", "the settings");
+  field.get = [&automatic, get = std::move(field.get)] { return automatic ? by_itself : get(); };
+  field.set = [&automatic, set = std::move(field.set)](const std::string& text, const std::string& spelled) {
+    automatic = text == by_itself;
+    set(automatic ? offload_text({}) : text, spelled);
+  };
+}
+
+std::string offload_choice_text(const Plan& plan, const Offload& chosen, std::int64_t bytes) {
+  auto text = fmt::format("{} on {}: {} a rank", offload_text(chosen), base::counted(plan.topology.world(), "rank"),
+                          base::size_text(memory_with(plan, chosen)));
+  text += bytes == 0 ? "; how much it may use is not known"
+                     : fmt::format(" of the {} that it may use", base::size_text(bytes));
+  if (chosen.any()) text += fmt::format(" (none would need {})", base::size_text(memory_with(plan, {})));
+  return text;
+}
+
+}  // namespace trainyard::plan
