@@ -96,11 +96,12 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("communicator", c.communicator, how, "how GPUs communicate: nccl, mpi (through the host), or auto",
     base::Words{{"auto", "nccl", "mpi"}});
   v.is({T::evaluation});
-  v("offload-dir", c.offload_dir, how, base::text("folders for $offload, separated by commas"));
+  v("offload-dir", c.offload_dir, how, base::text("folders for $offload; /a:3,/b:1 shares 3 to 1"));
   v.is({T::per_rank});
-  v("memory-limit", c.memory_limit, how, "refuse to start if a rank needs more than this, for example 4GB",
-    base::Bytes{});
+  v("memory-limit", c.memory_limit, how, "refuse to start if a rank needs more, such as 4GB", base::Bytes{});
   v.is({T::per_rank, T::evaluation});
+  v("host-memory", c.host_memory, how, "the same, of the memory of a GPU's host", base::Bytes{});
+  v.is({T::per_rank});
   v("learning-rate", c.learning_rate, optimizer, "peak learning rate", positive_f32);
   v.also({"lr"});
   v.is({T::identity});

@@ -61,6 +61,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   std::string device = "auto";        // cpu, cuda, or auto: a GPU where there is one
   std::string communicator = "auto";  // between GPUs: nccl, mpi (through host memory), or auto
   std::string memory_limit;           // bytes of one rank, for example 4GB
+  std::string host_memory;            // the same, of the machine of a GPU
   // optimizer
   double learning_rate = 1e-3;
   base::Amount start_learning_rate, final_learning_rate;  // percent: of learning_rate

@@ -127,6 +127,7 @@ std::string to_json_line(const StepMetrics& m) {
   j["compute_seconds"] = m.compute_seconds;
   j["communication_seconds"] = m.communication_seconds;
   j["hidden_communication_seconds"] = m.hidden_communication_seconds;
+  if (m.disk_wait_seconds) j["disk_wait_seconds"] = *m.disk_wait_seconds;
   j["peak_bytes"] = m.peak_bytes;
   if (m.validation_loss) {
     j["validation_loss"] = number(*m.validation_loss);

@@ -40,6 +40,7 @@ struct StepMetrics {
   // limit. Empty: not written.
   std::string outlier;
   double outlier_limit = 0;
+  std::optional<double> disk_wait_seconds;  // that a rank was blocked on its disk, the longest; if states lie there
 };
 
 std::string to_json_line(const StepMetrics& m);  // loss and norm with all their digits

@@ -19,7 +19,7 @@ constexpr int update_share = 4;
 std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan, int rank,
                                                           const plan::FlatGroupSet& set, RankMemory& memory,
                                                           tensor::Exec& compute,
-                                                          const std::vector<std::string>& folders) {
+                                                          const std::vector<plan::OffloadFolder>& folders) {
   auto offload = plan::offload_of_stage(plan, plan.stage_of(rank));
   const auto inputs = plan::activation_offload_of_stage(plan, plan.stage_of(rank));
   if (!offload.any() && !inputs.any()) return nullptr;
@@ -29,7 +29,7 @@ std::unique_ptr<params::OffloadedStates> offloaded_states(const plan::Plan& plan
     TRAINYARD_ASSERT(!folders.empty(), "{} bytes on disk, and no folder for them",
                      offload.disk_bytes() + inputs.disk_bytes());
     io::DiskStorageOptions options;
-    for (const auto& folder : folders) options.folders.push_back({folder});
+    for (const auto& folder : folders) options.folders.push_back({folder.path, folder.weight});
     options.extents = params::storage_extents(offload, set.flat_groups);
     for (std::int64_t i = 0; i < inputs.extents(); ++i)
       options.extents.push_back({fmt::format("input {} of a layer", i), inputs.bytes()});

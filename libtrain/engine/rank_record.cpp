@@ -41,6 +41,7 @@ void add_slowest(const std::vector<RankRecord>& all, StepMetrics& m) {
   for (const auto& r : all) {
     m.peak_bytes = std::max(m.peak_bytes, static_cast<std::int64_t>(r.peak_bytes));
     m.expert_rounds = std::max(m.expert_rounds, static_cast<std::int64_t>(r.expert_rounds));
+    if (r.disk_wait >= 0) m.disk_wait_seconds = std::max(m.disk_wait_seconds.value_or(0), r.disk_wait);
     if (r.compute <= slowest) continue;
     slowest = r.compute;
     m.compute_seconds = r.compute;

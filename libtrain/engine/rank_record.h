@@ -14,6 +14,7 @@ struct RankRecord {
   double stop = 0, written_step = -1, published_step = -1, failed = 0;
   double compute = 0, communication = 0, exposed = 0, peak_bytes = 0;
   double expert_rounds = 0;  // dispatch rounds of the layer that took most in a pass; 0: none
+  double disk_wait = -1;     // seconds that the step was blocked on the disk; -1: nothing is offloaded
 };
 
 // Gathers the records of all ranks, by rank. Collective, on `communication`.
@@ -24,8 +25,8 @@ bool any_failed(const std::vector<RankRecord>& all);
 // Has every rank written its file of the checkpoint of `step`?
 bool all_wrote(const std::vector<RankRecord>& all, std::int64_t step);
 
-// Writes into `m` the times of the rank that computed longest, and the largest peak and most dispatch rounds of any
-// rank.
+// Writes into `m` the times of the rank that computed longest, and the largest peak, most dispatch rounds and longest
+// wait for the disk of any rank.
 void add_slowest(const std::vector<RankRecord>& all, StepMetrics& m);
 
 }  // namespace trainyard::engine

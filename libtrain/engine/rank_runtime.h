@@ -15,6 +15,7 @@
 #include "libtrain/params/context.h"
 #include "libtrain/plan/blocks/flat_group_table.h"
 #include "libtrain/plan/evaluation.h"
+#include "libtrain/plan/offload_folders.h"
 #include "libtrain/plan/plan.h"
 
 #include <cstdint>
@@ -30,8 +31,8 @@ const plan::Plan& require_fit(const plan::Plan& plan, const World& world, const 
 
 // Where states are that do not stay in memory.
 struct StatePlaces {
-  plan::Residence weights = plan::Residence::kept;  // of an evaluation
-  std::vector<std::string> offload_folders = {};    // of a training whose plan has states on disk
+  plan::Residence weights = plan::Residence::kept;        // of an evaluation
+  std::vector<plan::OffloadFolder> offload_folders = {};  // of a training whose plan has states on disk
 };
 
 // Members are built in this order and refer to one another. World and batches must outlive it.

@@ -9,7 +9,6 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/recorded_layout.h"
-#include "libtrain/plan/activation_use.h"
 #include "libtrain/plan/attention_text.h"
 #include "libtrain/plan/cost/memory.h"
 #include "libtrain/plan/cost/traffic.h"
@@ -113,19 +112,15 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int ran
 SizeTable disk_table(const plan::Plan& plan, int rank, params::OffloadedStates& measured,
                      std::span<const plan::BatchSizes::Steps> steps) {
   const int stage = plan.stage_of(rank);
-  const auto space =
-      plan::offload_of_stage(plan, stage).disk_bytes() + plan::activation_offload_of_stage(plan, stage).disk_bytes();
   base::StorageTotals predicted;
   for (const auto& [sequences, count] : steps) {
-    const auto of_step = plan::disk_of_step(plan, stage, sequences);
-    const auto activations = plan::activations_of_step(plan, stage, sequences, plan.topology.reduction_position(rank));
-    predicted.read += count * (of_step.read + activations.read);
-    predicted.written += count * (of_step.written + activations.written);
+    const auto of_step = plan::disk_of_step(plan, stage, sequences, plan.topology.reduction_position(rank));
+    predicted.read += count * of_step.read, predicted.written += count * of_step.written;
   }
   const auto moved = measured.in_steps();
   return {"disk" + of_rank(plan, rank),
           "predicted",
-          {{"space", space, measured.storage()->space(), ""},
+          {{"space", plan::disk_space(plan, stage), measured.storage()->space(), ""},
            {"read in steps", predicted.read, moved.read, ""},
            {"written in steps", predicted.written, moved.written, ""}}};
 }

@@ -38,15 +38,17 @@ namespace trainyard::engine {
 
 namespace {
 
-// A sentence about memory that the ranks of this machine will need and it does not have, else "". A GPU reports that
-// itself.
+// A sentence about memory that the ranks of this machine will need and it does not have, else "". A GPU reports itself
+// what it does not have, but not what its host does not have.
 std::string shortage_of(const RunSetup& setup, int ranks_on_node) {
   const auto& p = setup.plan;
-  if (p.device == base::DeviceKind::cuda) return {};
-  auto each = p.memory.arenas() + p.memory.reserve;
+  const auto of = [&](const plan::MemoryBytes& memory) {
+    return p.device == base::DeviceKind::cuda ? memory.on_host : memory.arenas() + memory.reserve;
+  };
+  auto each = of(p.memory);
   if (ranks_on_node == p.topology.world()) {  // otherwise the stages of this machine are not known
     each = 0;
-    for (const auto& stage : p.stage_memory) each += (stage.arenas() + stage.reserve) / p.pipeline;
+    for (const auto& stage : p.stage_memory) each += of(stage) / p.pipeline;
   }
   return machine_shortage(each, ranks_on_node);
 }

@@ -40,6 +40,15 @@ std::string outlier_sentence(const Outlier& o) {
                      o.factor, base::number_text(o.median), o.window);
 }
 
+// The seconds that the rank was blocked on its disk so far; empty: nothing is on disk.
+std::function<double()> disk_wait_of(Trainer& trainer) {
+  const auto* offloaded = trainer.offloaded();
+  if (offloaded == nullptr || trainer.offloaded()->storage() == nullptr) return {};
+  return [offloaded, inputs = trainer.offloaded_inputs()] {
+    return offloaded->blocked_seconds() + (inputs != nullptr ? inputs->blocked_seconds() : 0);
+  };
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
@@ -49,7 +58,8 @@ RunLoop::RunLoop(const RunContext& run)
       batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
                run.world.reduction_position(),
                plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
-      trainer_(run.setup.plan, run.setup.step, run.world, batches_), gate_watch_(run.setup.plan.model) {}
+      trainer_(run.setup.plan, run.setup.step, run.world, batches_), gate_watch_(run.setup.plan.model),
+      disk_watch_(disk_wait_of(trainer_)) {}
 
 RunLoop::~RunLoop() {
   if (run_.watchdog) run_.watchdog->ask_what_is_done({});
@@ -106,8 +116,10 @@ RunResult RunLoop::go() {
       {validations_done_, run_.setup.validation_sequences}, trainer_.expert_collectives().further_rounds());
   if (auto* offloaded = trainer_.offloaded()) {
     const auto steps = batches_.sizes().steps_of_sizes(start_.step, step_);
-    if (offloaded->storage() != nullptr)
+    if (offloaded->storage() != nullptr) {
       result.disk_report = disk_table(run_.setup.plan, run_.world.rank, *offloaded, steps);
+      result.disk_rates = disk_watch_.text(offloaded->in_steps());
+    }
     if (run_.setup.plan.device == base::DeviceKind::cuda)
       result.link_report = link_table(run_.setup.plan, run_.world.rank, *offloaded, steps);
   }
@@ -116,7 +128,8 @@ RunResult RunLoop::go() {
       if (run_.world.rank == 0 && steps_done_ > 0)
         write_report(config_.output,
                      {result.memory_report, result.traffic_report, result.disk_report, result.link_report},
-                     reading_text(run_.setup, step_, progress().samples_seen));
+                     (result.disk_rates.empty() ? "" : result.disk_rates + "\n") +
+                         reading_text(run_.setup, step_, progress().samples_seen));
       if (trace_) trace_->write();
     });
   } catch (const comm::AgreedError& e) {
@@ -141,6 +154,7 @@ bool RunLoop::one_step(RunResult& result) {
   if (run_.watchdog) run_.watchdog->set_step(begun + 1);
   if (trace_) trace_->begin_step(begun + 1);
   if (profile_) profile_->begin_step(begun + 1);
+  disk_watch_.begin_step();
   if (!in_step(profile_, [&] {
         return trainer_.begin_step(begun, [&] { return run_.signals.request() == StopRequest::abandon_step; });
       })) {
@@ -171,6 +185,7 @@ bool RunLoop::finish_steps(RunResult& result, int under_way) {
 
 bool RunLoop::finish_step(RunResult& result) {
   const auto outcome = in_step(profile_, [&] { return trainer_.finish_step(); });
+  const double disk_wait = disk_watch_.end_step();
   if (profile_) profile_->waited(outcome.exposed_seconds);
   if (outcome.fate == StepFate::ends_run && outcome.outlier) refuse_outlier(outcome);
   if (outcome.fate == StepFate::ends_run) refuse_step(outcome);
@@ -185,6 +200,7 @@ bool RunLoop::finish_step(RunResult& result) {
   StepMetrics m = metrics_of(outcome);
   const double ended = now();
   m.step_seconds = ended - begin - writing;
+  disk_watch_.add(m.step_seconds);
   if (config_.validate_every > 0 && (step_ % config_.validate_every == 0 || step_ == config_.steps)) {
     m.validation_loss = trainer_.validate(run_.setup.validation_sequences);
     ++validations_done_;
@@ -195,7 +211,7 @@ bool RunLoop::finish_step(RunResult& result) {
   m.tokens_per_second = static_cast<double>(sequences * run_.setup.plan.sequence) / m.step_seconds;
   m.model_flops_per_second =
       plan::step_flops(run_.setup.plan.model, sequences, run_.setup.plan.sequence) / m.step_seconds;
-  const bool stop = agree(outcome, m);
+  const bool stop = agree(outcome, disk_wait, m);
   m.save_seconds = saving_->take_save_seconds();
   if (run_.world.rank == 0) {
     metrics_->write(m);
@@ -210,7 +226,7 @@ bool RunLoop::finish_step(RunResult& result) {
 }
 
 // Gathers the records of all ranks: stop requests, the state of the background writers, the slowest rank's times.
-bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
+bool RunLoop::agree(const StepOutcome& o, double disk_wait, StepMetrics& m) {
   RankRecord mine;
   mine.stop = run_.signals.request() != StopRequest::none ? 1 : 0;
   saving_->report(mine);
@@ -219,6 +235,7 @@ bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
   mine.exposed = o.exposed_seconds;
   mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
   mine.expert_rounds = static_cast<double>(o.expert_rounds);
+  mine.disk_wait = disk_wait;
   const auto all = records_of_all(mine, run_.world, trainer_.communication());
   add_slowest(all, m);
   saving_->follow(all);

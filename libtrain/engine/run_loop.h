@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/engine/batches.h"
+#include "libtrain/engine/disk_watch.h"
 #include "libtrain/engine/loss_watch.h"
 #include "libtrain/engine/metrics.h"
 #include "libtrain/engine/restore.h"
@@ -44,7 +45,7 @@ class RunLoop {
   bool something_follows(std::int64_t s) const;
   bool finish_steps(RunResult& result, int under_way);
   bool finish_step(RunResult& result);
-  bool agree(const StepOutcome& outcome, StepMetrics& m);
+  bool agree(const StepOutcome& outcome, double disk_wait, StepMetrics& m);
   StepMetrics metrics_of(const StepOutcome& outcome) const;
   std::string scale_text(const StepOutcome& outcome) const;
   std::string skip_sentence(const StepOutcome& outcome) const;
@@ -70,6 +71,7 @@ class RunLoop {
   std::optional<MetricsFile> metrics_;  // on rank 0 only
   GateWatch gate_watch_;                // used on rank 0 only
   LossWatch loss_watch_;
+  DiskWatch disk_watch_;
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
   std::atomic<const char*> files_{nullptr};  // what patiently() does; read by the watchdog

@@ -24,6 +24,7 @@ struct RunResult {
   std::string step_profile = {};            // tables as text, of this rank (config.profile_step)
   double save_seconds = 0;  // from the snapshot to the published checkpoint, of the newest save; 0: none by this start
   std::shared_ptr<const base::Error> trace_error = {};  // why there is no trace; the run is whole without it
+  std::string disk_rates = {};  // one line: what the steps of this rank reached (DiskWatch::text); else empty
 };
 
 }  // namespace trainyard::engine

@@ -22,8 +22,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
-#include <sstream>
 
 namespace trainyard::engine {
 
@@ -224,29 +222,22 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, con
   throw base::Error(code, message, hint);
 }
 
-std::vector<std::string> offload_folders(const RunConfig& c) {
-  std::vector<std::string> out;
-  std::istringstream all(c.offload_dir.ends_with(',') ? c.offload_dir + "," : c.offload_dir);
-  for (std::string folder; std::getline(all, folder, ',');) out.push_back(folder);
-  return out;
-}
-
-void require_offload_folders(const RunConfig& c, const plan::Plan& p) {
-  if (!p.offload.uses(plan::Place::disk)) return;
+std::vector<plan::OffloadFolder> offload_folders(const RunConfig& c, const plan::Plan& p) {
+  auto folders = plan::offload_folders(c.offload_dir, base::setting_name("offload-dir"));
+  if (!p.offload.uses(plan::Place::disk)) return {};
   if (c.offload_dir.empty())
     throw base::UsageError(base::text("$offload {} has no folder", plan::offload_text(p.offload)),
                            base::text("name folders on local disks: $offload-dir /local/nvme,/scratch/me"));
-  std::set<std::string> seen;
-  for (const auto& folder : offload_folders(c))
-    if (folder.empty() || !seen.insert(folder).second)
-      throw base::UsageError(folder.empty() ? base::text("$offload-dir {}: a folder without a name", c.offload_dir)
-                                            : base::text("$offload-dir {}: {} comes twice", c.offload_dir, folder),
-                             "name each folder once, with commas between them");
+  return folders;
 }
 
 void predict_within_limit(RunSetup& s) {
   plan::predict(s.plan);
   refuse(plan::memory_problems(s.plan, "memory-limit"), base::ExitCode::input_refused, s.config);
+  const auto& host = s.config.host_memory;
+  refuse(
+      plan::host_memory_problems(s.plan, host.empty() ? 0 : base::parse_bytes(host, base::setting_name("host-memory"))),
+      base::ExitCode::input_refused, s.config);
 }
 
 }  // namespace
@@ -301,7 +292,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.lanes = decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
   refuse(plan::decision_problems(s.plan, s.lanes), base::ExitCode::usage, c);
-  require_offload_folders(c, s.plan);
+  s.step.offload_folders = offload_folders(c, s.plan);
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint knows how many samples were seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
@@ -318,7 +309,6 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   s.validation_sequences = validation_sequences_of(c, s.index, s.plan.sequence);
   if (tokens.mask_token >= 0) s.masking = masking_of(c, s.index, tokens.mask_token);
-  s.step.offload_folders = offload_folders(c);
   s.identity = identity_of(c, s.plan, s.index, s.masking);
   require_known_fields(s.identity, changes);
   predict_within_limit(s);

@@ -10,6 +10,7 @@
 #include "libtrain/engine/rank_runtime.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/params/zero_store.h"
+#include "libtrain/plan/offload_folders.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/schedule/schedule.h"
 
@@ -33,7 +34,7 @@ struct StepSettings : params::OptimizerSettings {
   LossScaleRule loss_scale;  // a rule that scales needs the policy to skip
   base::Device device;       // kind as in the plan; index: the GPU of this rank
   OutlierRule outliers;
-  std::vector<std::string> offload_folders = {};  // where states lie that the plan has on disk
+  std::vector<plan::OffloadFolder> offload_folders = {};  // where states lie that the plan has on disk
 
   bool may_skip() const { return non_finite == NonFinitePolicy::skip || outliers.skips(); }
 };
@@ -104,7 +105,8 @@ class Trainer {
   model::ExpertCollectives& expert_collectives() { return r_.experts; }
   params::ZeroStore& store() { return *store_; }
   params::StoreContext& context() { return r_.context; }
-  params::OffloadedStates* offloaded() { return r_.offloaded.get(); }  // null: all states are in memory
+  params::OffloadedStates* offloaded() { return r_.offloaded.get(); }                 // null: nothing lies elsewhere
+  const model::OffloadedInputs* offloaded_inputs() const { return r_.inputs.get(); }  // null: all are in memory
   RankMemory& memory() { return r_.memory; }
   const RankMemory& memory() const { return r_.memory; }
   const plan::FlatGroupSet& flat_groups() const { return r_.set; }

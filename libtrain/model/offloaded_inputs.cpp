@@ -30,7 +30,9 @@ void OffloadedInputs::set_reads(std::vector<int> reads) { order_ = std::move(rea
 void OffloadedInputs::wait(Buffer& buffer) {
   if (buffer.ticket == 0) return;
   const base::TraceScope traced(base::traced::wait, "wait");
+  const double start = base::steady_seconds();
   storage_.wait(std::exchange(buffer.ticket, 0));
+  blocked_ += base::steady_seconds() - start;
 }
 
 void OffloadedInputs::begin_step() {

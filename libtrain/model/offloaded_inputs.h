@@ -34,6 +34,7 @@ class OffloadedInputs {
   // shape of `like`. It may be overwritten, and is valid until release().
   base::View take(int extent, base::ConstView like);
   void release();
+  double blocked_seconds() const { return blocked_; }  // that the caller was blocked for transfers so far
 
  private:
   using Ticket = base::Storage::Ticket;
@@ -55,6 +56,7 @@ class OffloadedInputs {
   std::vector<int> not_read_;              // for each extent: inputs written in this step whose read has not begun
   std::int64_t written_ = 0;               // inputs, so far
   std::int64_t begun_ = 0, released_ = 0;  // reads of this step
+  double blocked_ = 0;
 };
 
 }  // namespace trainyard::model

@@ -31,6 +31,7 @@ class GatheredWeights : public Weights {
   void begin_passes(const plan::LeaseOrder& leases) override {
     for (auto& slot : slots_)  // of a step that was abandoned
       if (slot.read) c_.offloaded->wait(std::exchange(slot.read, {}));
+    if (c_.offloaded != nullptr) c_.offloaded->forget_fetches();
     leases_ = leases;
     coming_.clear(), fetches_.clear();
     next_pass_ = next_fetch_ = 0;
@@ -46,6 +47,8 @@ class GatheredWeights : public Weights {
                      "lease of flat group {} occurrence {} is out of the stated order", occurrence.flat_group,
                      occurrence.index);
     while (next_fetch_ < ahead && may_be_issued(fetches_[next_fetch_])) fetch(fetches_[next_fetch_++].flat_group);
+    if (c_.offloaded != nullptr && next_fetch_ < fetches_.size())
+      c_.offloaded->begin_fetch(fetches_[next_fetch_].flat_group);
     if (!fetches_.empty() && fetches_.front().lease == acquired_) fetches_.pop_front(), --next_fetch_;
     coming_.pop_front(), ++acquired_;
     auto& slot = slot_of(occurrence.flat_group);
@@ -90,7 +93,8 @@ class GatheredWeights : public Weights {
   };
   // Shards that one rank has alone are read from disk into the slot, which has room for that.
   bool reads_into_slots() const {
-    return c_.offloaded != nullptr && c_.offloaded->plan().has_any(plan::Held::parameter, plan::Place::disk);
+    return c_.offloaded != nullptr && !c_.compute.on_gpu() &&
+           c_.offloaded->plan().has_any(plan::Held::parameter, plan::Place::disk);
   }
   base::View buffer(std::int64_t elements) {
     const auto bytes = elements * base::size_of(c_.shape.working);

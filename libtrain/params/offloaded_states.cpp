@@ -82,6 +82,14 @@ void OffloadedStates::reserve(const OffloadMemory& memory_of) {
   };
   arrivals_ = slots(plan_.arrival_bytes(), memory_of.arrivals);
   sums_ = slots(plan_.sum_bytes(), memory_of.sums);
+  const auto passages = [&](const std::vector<std::int64_t>& all) {
+    std::vector<Passage> out;
+    for (const auto bytes : all) out.push_back({bytes > 0 ? allocated(memory_of.buffers, bytes) : nullptr});
+    return out;
+  };
+  weights_passages_ = passages(plan_.passage_bytes());
+  if (gpu_ != nullptr && plan_.has_any(Held::gradient, plan::Place::disk))
+    gradient_passages_ = passages(plan_.sum_bytes());
   int in_storage = 0;
   for (const auto& e : plan_.extents()) {
     const bool on_disk = e.place == plan::Place::disk;
@@ -141,16 +149,53 @@ void OffloadedStates::wait(const Transfer& transfer) {
   if (transfer.copied.state() != nullptr) gpu_->wait(transfer.copied);
 }
 
-OffloadedStates::Transfer OffloadedStates::fetch_weights(int u, base::View to, const tensor::Event& free) {
-  if (gpu_ == nullptr) return {whole(u, Held::parameter, to, Way::read)};
-  return {0, link_->copy(OffloadLink::Stream::weights_up, on_host(plan_.find(u, Held::parameter)), to, free)};
+void OffloadedStates::begin_fetch(int u) {
+  if (!weights_pass() || !has(u, Held::parameter) || is_updating(u)) return;
+  auto& passage = base::at(weights_passages_, plan_.weights_slot(u));
+  if (passage.flat_group == u) return;
+  std::exchange(passage.copied, {}).wait();
+  const auto& e = base::at(plan_.extents(), plan_.find(u, Held::parameter));
+  passage.flat_group = u;
+  passage.ticket = whole(u, Held::parameter, {passage.memory, e.dtype, {e.elements}}, Way::read);
 }
 
+void OffloadedStates::forget_fetches() {
+  for (auto& passage : weights_passages_) {
+    if (passage.ticket != 0) storage_->wait(std::exchange(passage.ticket, 0));
+    passage.flat_group = -1;
+  }
+}
+
+OffloadedStates::Transfer OffloadedStates::fetch_weights(int u, base::View to, const tensor::Event& free) {
+  if (gpu_ == nullptr) return {whole(u, Held::parameter, to, Way::read)};
+  const auto extent = plan_.find(u, Held::parameter);
+  if (!weights_pass()) return {0, link_->copy(OffloadLink::Stream::weights_up, on_host(extent), to, free)};
+  begin_fetch(u);
+  auto& passage = base::at(weights_passages_, plan_.weights_slot(u));
+  TRAINYARD_ASSERT(passage.flat_group == u, "flat group {} is fetched where {} passes", u, passage.flat_group);
+  wait({std::exchange(passage.ticket, 0)});
+  passage.flat_group = -1;
+  passage.copied =
+      link_->copy(OffloadLink::Stream::weights_up, base::ConstView(passage.memory, to.dtype, {to.count()}), to, free);
+  return {0, passage.copied};
+}
+
+// To the disk of a GPU's host: the thread of updates, which has nothing else to do, waits for the copy.
 OffloadedStates::Transfer OffloadedStates::write_gradient(int u, base::View from) {
   if (gpu_ == nullptr) return {whole(u, Held::gradient, from, Way::write)};
-  gradients_down_ =
-      link_->copy(OffloadLink::Stream::gradients_down, from, on_host(plan_.find(u, Held::gradient)), gpu_->record());
-  return {0, gradients_down_};
+  const auto extent = plan_.find(u, Held::gradient);
+  if (gradient_passages_.empty()) {
+    gradients_down_ = link_->copy(OffloadLink::Stream::gradients_down, from, on_host(extent), gpu_->record());
+    return {0, gradients_down_};
+  }
+  updates_->run([this, u, from, ready = gpu_->record()] {
+    auto& passage = base::at(gradient_passages_, plan_.sum_slot(u));
+    if (passage.ticket != 0) storage_->wait(passage.ticket);
+    const base::View to(passage.memory, from.dtype, {from.count()});
+    link_->copy(OffloadLink::Stream::gradients_down, from, to, ready).wait();
+    passage.ticket = whole(u, Held::gradient, to, Way::write);
+  });
+  return {0, updates_->record()};
 }
 
 OffloadedStates::Ticket OffloadedStates::whole(int flat_group, Held held, base::View memory, Way way) {
@@ -243,9 +288,8 @@ const kernels::StepNumbers* OffloadedStates::numbers_for_update(const kernels::S
 void OffloadedStates::stream(const std::function<void(const Tile&)>& update, const OnDevice& on_device) {
   finish_update();
   if (gpu_ != nullptr) {
-    // What visits the host is final, and what leases copied from there has arrived.
+    // What visits the host is final, and what leases copied from there has arrived: `compute` waited for it.
     updates_->wait(gpu_->record());
-    updates_->wait(link_->record(OffloadLink::Stream::weights_up));
     updates_->wait(gradients_down_);
     on_device_.resize(tiles_.size());
     changed_on_device_.assign(base::size(tiles_.back().flat_group) + 1, {});
@@ -299,6 +343,7 @@ void OffloadedStates::read(int flat_group, Held held, std::size_t state, std::in
   finish_update();
   const auto extent = plan_.find(flat_group, held, state);
   const auto& e = base::at(plan_.extents(), extent);
+  if (held == Held::gradient && gpu_ != nullptr) updates_->record().wait();
   TRAINYARD_ASSERT(to.dtype == e.dtype && first >= 0 && first + to.count() <= e.elements, "{} elements at {} of {}",
                    to.count(), first, e.elements);
   if (e.place == plan::Place::host) {

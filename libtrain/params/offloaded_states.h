@@ -59,6 +59,10 @@ class OffloadedStates {
     tensor::Event copied = {};
     explicit operator bool() const { return ticket != 0 || copied.state() != nullptr; }
   };
+  // On a GPU: begins what fetch_weights() of the flat group would wait for, if nothing updates the group. Call it in
+  // the order of the fetches. forget_fetches(): those that were begun will not be fetched.
+  void begin_fetch(int flat_group);
+  void forget_fetches();
   // Begins reading the rank's shard of the weights, or writing its gradient. From disk the view has room for
   // storage_bytes. On a GPU the view is the device's, and `free` is when it may be overwritten.
   Transfer fetch_weights(int flat_group, base::View to, const tensor::Event& free = {});
@@ -139,6 +143,15 @@ class OffloadedStates {
   tensor::Exec* gpu_;
   std::array<Buffers, plan::tiles_in_memory> buffers_;
   std::vector<std::byte*> arrivals_, sums_;
+  // Of a GPU: host memory between device and disk, and what still uses it.
+  struct Passage {
+    std::byte* memory = nullptr;
+    int flat_group = -1;  // whose weights were begun to be read into it
+    Ticket ticket = 0;
+    tensor::Event copied = {};
+  };
+  std::vector<Passage> weights_passages_, gradient_passages_;  // of each slot
+  bool weights_pass() const { return !weights_passages_.empty(); }
   std::vector<std::byte*> host_;                    // for each extent its memory on the host, or null
   std::vector<int> storage_extents_;                // for each extent its index in the storage, or -1
   std::vector<Tile> tiles_;                         // in the order of an update

@@ -13,11 +13,6 @@ void offload_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({std::move(message), std::move(hint)});
   };
   const auto text = base::text("$offload {}", offload_text(o));
-  if (p.device == base::DeviceKind::cuda && (o.parameters.place == Place::disk || o.gradients.place == Place::disk)) {
-    report(fmt::format("{}: of a GPU's states, those of the optimizer alone may lie on disk", text),
-           base::text("host in place of disk for parameters and gradients"));
-    return;
-  }
   if (p.device == base::DeviceKind::cpu && o.uses(Place::host)) {
     report(fmt::format("{}: the ranks compute on the CPU, whose memory is the host's", text),
            base::text("disk in place of host"));

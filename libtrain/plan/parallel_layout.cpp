@@ -151,7 +151,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("master", c.master, "Optimizer", "masters of bf16 weights: f32 or remainder",
     base::Choices<MasterFormat>{{"f32", MasterFormat::f32}, {"remainder", MasterFormat::remainder}});
   v.is({T::free_on_resume, T::later_in_plans});
-  v("offload", offload, how, "kept on disk, or a share: optimizer=disk,activations=disk:0.5");
+  v("offload", offload, how, "what lies elsewhere, such as optimizer=host,parameters=disk:0.5");
   v.is({T::free_on_resume, T::later_in_plans});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace trainyard::plan {
@@ -21,6 +22,16 @@ std::vector<Problem> memory_problems(const Plan& p, std::string_view limit) {
                        base::size_text(m.reserve), base::setting_name(limit), base::size_text(p.device_memory),
                        base::size_text(m.total() - p.device_memory)),
            remedies(p, Pass::train, limit)}};
+}
+
+std::vector<Problem> host_memory_problems(const Plan& p, std::int64_t host_memory) {
+  auto most = p.memory.on_host;
+  for (const auto& stage : p.stage_memory) most = std::max(most, stage.on_host);
+  if (host_memory <= 0 || most <= host_memory) return {};
+  return {{base::text("a rank needs {} of its GPU's host but $host-memory is {}: {} too much", base::size_text(most),
+                      base::size_text(host_memory), base::size_text(most - host_memory)),
+           p.offload.uses(Place::host) ? base::text("a smaller share in $offload, disk in place of host, or more ranks")
+                                       : base::text("more ranks")}};
 }
 
 std::vector<Problem> problems(const Plan& p, int world) {

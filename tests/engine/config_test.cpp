@@ -79,7 +79,7 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   };
   using Names = std::set<std::string>;
   EXPECT_EQ(named(base::FieldTrait::per_rank),
-            (Names{"threads", "offload-dir", "memory-limit", "progress", "model", "data", "plan"}));
+            (Names{"threads", "offload-dir", "memory-limit", "host-memory", "progress", "model", "data", "plan"}));
   EXPECT_EQ(named(base::FieldTrait::free_on_resume),
             (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
                    "loss-scale", "master", "moment-dtype", "offload", "device", "threads", "recompute",

@@ -7,6 +7,7 @@
 #include "libtrain/engine/metrics_reader.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <csignal>
@@ -63,6 +64,15 @@ TEST_F(Metrics, EveryLineSaysWhenAndWhere) {
     const auto written = timegm(&utc);
     EXPECT_GE(written, before);
     EXPECT_LE(written, after);
+  }
+}
+
+TEST_F(Metrics, ALineSaysHowLongTheDiskBlockedWhereSomethingLiesThere) {
+  engine::StepMetrics m;
+  EXPECT_EQ(engine::to_json_line(m).find("disk"), std::string::npos);
+  for (const double seconds : {0.0, 0.125}) {
+    m.disk_wait_seconds = seconds;
+    EXPECT_EQ(nlohmann::json::parse(engine::to_json_line(m)).at("disk_wait_seconds"), seconds);
   }
 }
 

@@ -4,8 +4,12 @@
 #include "libtrain/engine/setup.h"
 #include "tests/engine/every_layout.h"
 #include "tests/night.h"
+#include "tests/scratch.h"
 
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
 
 namespace trainyard {
 namespace same_bits_offload_test {
@@ -152,6 +156,34 @@ TEST(SameBitsOffload, TilesOfAWideLayer) {
   testing::expect_no_difference(runs.reports(), "wide");
 }
 
+// Folders share by weight; the run says how long it waited for them, and what its steps reached.
+TEST(SameBitsOffload, FoldersOfSeveralSpeeds) {
+  SmallRun runs;
+  auto c = config_of(runs, {}, "speeds");
+  const auto expected = runs.bits(c, runs.run(c, {2, 3, 1, "f32"}));
+  for (const auto& line : SmallRun::metrics(c)) EXPECT_FALSE(line.contains("disk_wait_seconds"));
+  EXPECT_EQ(testing::slurp(c.output + "/report.txt").find("disk"), std::string::npos);
+  c.output += "-disk", c.offload = plan::offload_of_text("optimizer=disk,parameters=disk", "test");
+  c.offload_dir = fmt::format("{0}/fast:3,{0}/slow:1", runs.folder().string());
+  for (const char* name : {"fast", "slow"}) std::filesystem::create_directory(runs.folder() / name);
+  EXPECT_EQ(runs.bits(c, runs.run(c, {2, 3, 1, "f32"})), expected);
+  testing::expect_no_difference(runs.reports(), "speeds");
+  const auto lines = SmallRun::metrics(c);
+  ASSERT_EQ(lines.size(), 3u);
+  double blocked = 0;
+  for (const auto& line : lines) {
+    EXPECT_GE(line.at("disk_wait_seconds"), 0) << line;
+    blocked += line.at("disk_wait_seconds").get<double>();
+  }
+  EXPECT_GT(blocked, 0) << "an update waits for its first tile";
+  const auto report = testing::slurp(c.output + "/report.txt");
+  std::smatch row;
+  ASSERT_TRUE(std::regex_search(report, row, std::regex("written in steps +([0-9]+)"))) << report;
+  const auto written = fmt::format(" and {} written in steps (", base::size_text(std::stoll(row[1])));
+  EXPECT_NE(report.find(written), std::string::npos) << report;
+  EXPECT_NE(report.find("; steps were blocked "), std::string::npos) << report;
+}
+
 // Steps that overflow change nothing on disk either.
 TEST(SameBitsOffload, SkippedStepsChangeNothing) {
   SmallRun runs;
@@ -191,8 +223,10 @@ TEST(SameBitsOffload, RefusesWhatCannotLieThere) {
   EXPECT_NE(refusal("optimizer=disk", 1, [](auto& c) { c.optimizer = "lamb"; }).find("whole parameters"),
             std::string::npos);
   EXPECT_NE(refusal("optimizer=disk", 1, [](auto& c) { c.offload_dir = ""; }).find("has no folder"), std::string::npos);
-  EXPECT_NE(refusal("optimizer=disk", 1, [](auto& c) { c.offload_dir = "a,a"; }).find("comes twice"),
-            std::string::npos);
+  for (const auto& [folders, words] : {std::pair("a,a", "--offload-dir \"a,a\": a comes twice"),
+                                       std::pair("a:2,,b", "a folder without a name"), std::pair("a:0", "no weight")})
+    EXPECT_NE(refusal("optimizer=disk", 1, [&](auto& c) { c.offload_dir = folders; }).find(words), std::string::npos)
+        << folders;
   for (const char* wrong :
        {"optimizer", "optimizer=", "optimizer=tape", "moments=disk", "optimizer=disk:0", "optimizer=disk:1.5",
         "optimizer=disk:x", "optimizer=disk,optimizer=disk", "optimizer=disk,", ",", ""})

@@ -220,10 +220,11 @@ TEST_F(Export, CsvIsAFile) {
   // Keys that only some runs have are columns of ours, too.
   spit(scratch.path + "/rare.jsonl",
        "{\"step\":1,\"skipped_steps\":1,\"loss_scale\":8,\"outlier\":\"loss\","
-       "\"outlier_limit\":2.5,\"save_seconds\":1,\"expert_rounds\":2}\n");
+       "\"outlier_limit\":2.5,\"save_seconds\":1,\"expert_rounds\":2,\"disk_wait_seconds\":3}\n");
   for (int again = 0; again < 2; ++again) inspect::export_csv(scratch.path + "/rare.jsonl", scratch.path + "/rare.csv");
   EXPECT_EQ(slurp(scratch.path + "/rare.csv"),
-            "step,skipped_steps,loss_scale,outlier,outlier_limit,save_seconds,expert_rounds\n1,1,8,loss,2.5,1,2\n");
+            "step,skipped_steps,loss_scale,outlier,outlier_limit,save_seconds,expert_rounds,disk_wait_seconds\n1,1,8,"
+            "loss,2.5,1,2,3\n");
   spit(scratch.path + "/notes", "mine");
   EXPECT_THROW(inspect::export_csv(run, scratch.path + "/notes"), base::UsageError);
   EXPECT_EQ(slurp(scratch.path + "/notes"), "mine");

@@ -94,13 +94,14 @@ TEST(ActivationOffload, RanksHaveTheirOwnMicroBatches) {
   auto p = plan_of("optimizer=disk,activations=disk:0.5", 5, AccumulationOrder::breadth);
   p.topology = Topology({{Axis::data, 2}}), p.zero = 1;
   p = predicted(p);
-  const auto states = disk_of_step(p, 0, 5);
+  const auto states = offload_of_stage(p, 0).update_bytes();
   EXPECT_GT(states.written, 0);
   EXPECT_EQ(activations_of_step(p, 0, 5, 0), (base::StorageTotals{3 * 2 * pages, 3 * 2 * pages}));
   EXPECT_EQ(activations_of_step(p, 0, 5, 1), (base::StorageTotals{2 * 2 * pages, 2 * 2 * pages}));
   EXPECT_EQ(activations_of_step(p, 0, 2, 1), (base::StorageTotals{2 * pages, 2 * pages})) << "a smaller step";
   EXPECT_EQ(p.disk.read, states.read + 3 * 2 * pages);
   EXPECT_EQ(p.disk.written, states.written + 3 * 2 * pages);
+  EXPECT_EQ(disk_of_step(p, 0, 5, 1).written, states.written + 2 * 2 * pages);
   EXPECT_EQ(p.disk.space, offload_of_stage(p, 0).disk_bytes() + 3 * 2 * pages);
 }
 

@@ -1,31 +1,23 @@
 // Tests the plan of an offload: its extents, the bytes of each place and of each step, counted by hand; its text; and
 // plans in JSON.
 #include "libtrain/plan/cost/offload.h"
-#include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/plan_json.h"
-#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/problems.h"
+#include "tests/plan/offload_plan.h"
 
 #include <gtest/gtest.h>
 
 namespace trainyard::plan {
 namespace offload_test {
 
-// Flat groups of 8,192 (tokens), 2,048 (positions), three times 49,984 (layers) and 128 elements (final norm): a layer
-// has 12 h^2 weights and 13 h numbers in biases and norms, h = 64.
+// The flat groups of small_offload_plan.
 constexpr std::int64_t tokens = 128 * 64, positions = 32 * 64, layer = 12 * 64 * 64 + 13 * 64, norm = 2 * 64;
 static_assert(layer % 64 == 0, "no padding on one rank");
 
-Plan plan_with(const char* offload, int zero, base::DType dtype = base::DType::f32) {
-  Plan p;
-  p.model = preset("gpt2-nano");
-  p.model.layers = 3, p.model.hidden = 64, p.model.heads = p.model.kv_heads = 4, p.model.ffn = 256;
-  p.model.context = 32, p.model.vocabulary = 128, p.model.lanes = 1;
-  p.zero = zero, p.dtype = dtype, p.offload = offload_of_text(offload, "test");
-  p.sequence = 32;
-  EXPECT_TRUE(decision_problems(p).empty()) << text_of(decision_problems(p));
-  predict(p);
-  return p;
+Plan plan_with(const char* offload, int zero, base::DType dtype = base::DType::f32,
+               base::DeviceKind device = base::DeviceKind::cpu) {
+  return small_offload_plan(offload, zero, dtype, device);
 }
 
 // Bytes on disk: direct transfers move whole pages.
@@ -71,6 +63,82 @@ TEST(Offload, EverythingOnDisk) {
             3 * (pages(2 * layer) + 4 * pages(4 * layer)) + 2 * pages(4 * layer));
 }
 
+// 64-byte boundaries, as arenas have them; all numbers below are multiples.
+constexpr std::int64_t everything = tokens + positions + 3 * layer + norm;
+
+// Masters and moments lie on the host. Gradients go down in f32, and weights come up in bf16 (Ren et al. 2021).
+TEST(Offload, OptimizerOnTheHostOfAGpu) {
+  const auto cuda = base::DeviceKind::cuda;
+  const auto there = plan_with("none", 1, base::DType::bf16, cuda),
+             p = plan_with("optimizer=host", 1, base::DType::bf16, cuda);
+  EXPECT_EQ(p.link, (LinkBytes{4 * everything, 2 * everything}));
+  EXPECT_EQ(p.disk, DiskBytes{});
+  EXPECT_EQ(p.memory.categories[Category::optimizer], 0);
+  EXPECT_EQ(there.memory.categories[Category::optimizer], 3 * 4 * everything);
+  EXPECT_EQ(p.memory.categories[Category::offloaded_states], 3 * 4 * everything);
+  // Three tiles of the largest group, for what visits the host: weights and gradients.
+  EXPECT_EQ(p.memory.categories[Category::offload_buffers], 3 * (pages(2 * layer) + pages(4 * layer)));
+  EXPECT_EQ(p.memory.total(), there.memory.total() - 3 * 4 * everything) << "device memory";
+  EXPECT_EQ(plan_with("optimizer=host", 1, base::DType::f32, cuda).link, (LinkBytes{8 * everything, 4 * everything}))
+      << "weights in f32 are their own masters";
+}
+
+TEST(Offload, TheHostHasALimit) {
+  const auto p = plan_with("optimizer=host", 1, base::DType::bf16, base::DeviceKind::cuda);
+  const auto there = p.memory.on_host;
+  EXPECT_TRUE(host_memory_problems(p, there).empty());
+  EXPECT_TRUE(host_memory_problems(p, 0).empty());
+  const auto refused = host_memory_problems(p, there - 1000);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_NE(refused[0].message.find("1.00 kB too much"), std::string::npos) << refused[0].message;
+  EXPECT_NE(refused[0].hint.find("disk in place of host"), std::string::npos) << refused[0].hint;
+  EXPECT_TRUE(host_memory_problems(plan_with("optimizer=disk", 1), 1 << 20).empty()) << "not of a GPU";
+}
+
+TEST(Offload, EverythingOnTheHostOfAGpu) {
+  const auto p =
+      plan_with("optimizer=host,parameters=host,gradients=host", 3, base::DType::bf16, base::DeviceKind::cuda);
+  EXPECT_EQ(p.memory.categories[Category::offloaded_states], (12 + 2) * everything + 3 * 4 * layer);
+  EXPECT_EQ(p.memory.categories[Category::parameters], 0);
+  // Two rotating sums of layers; tokens are in two gradients, because embedding and head share them.
+  EXPECT_EQ(p.memory.categories[Category::gradients], 2 * pages(4 * layer) + 4 * (2 * tokens + positions + norm));
+  // The host updates them where they are. Gradients that stay on the device visit it.
+  EXPECT_EQ(p.memory.categories[Category::offload_buffers], 3 * pages(4 * layer));
+  EXPECT_EQ(p.link.down, 4 * everything);
+  EXPECT_EQ(p.link.up, 2 * (tokens + positions + 2 * 3 * layer + 2 * norm + tokens));  // as EverythingOnDisk
+}
+
+TEST(Offload, OptimizerOfAGpuOnDisk) {
+  const auto p = plan_with("optimizer=disk", 1, base::DType::bf16, base::DeviceKind::cuda);
+  EXPECT_EQ(p.disk, (DiskBytes{3 * of_all(4), 3 * of_all(4), 3 * of_all(4)}));
+  EXPECT_EQ(p.link, (LinkBytes{4 * everything, 2 * everything}));
+  EXPECT_EQ(p.memory.categories[Category::offloaded_states], 0);
+}
+
+// As without a GPU, with buffers on the host between disk and device: two slots of layers, and the slots of tokens,
+// positions and norm; two sums of layers.
+TEST(Offload, EverythingOfAGpuOnDisk) {
+  const char* all = "optimizer=disk,parameters=disk,gradients=disk";
+  const auto here = plan_with(all, 3, base::DType::bf16),
+             p = plan_with(all, 3, base::DType::bf16, base::DeviceKind::cuda);
+  EXPECT_EQ(p.disk, here.disk);
+  EXPECT_EQ(p.link, (LinkBytes{4 * everything, 2 * (tokens + positions + 2 * 3 * layer + 2 * norm + tokens)}));
+  EXPECT_EQ(p.memory.categories[Category::offload_buffers], here.memory.categories[Category::offload_buffers] +
+                                                                2 * pages(2 * layer) + pages(2 * tokens) +
+                                                                pages(2 * positions) + pages(2 * norm));
+}
+
+TEST(Offload, RefusesWhatAGpuCannotOffload) {
+  const auto refusal = [](const char* offload, base::DeviceKind device) {
+    auto p = plan_with("none", 3);
+    p.device = device, p.offload = offload_of_text(offload, "test");
+    return text_of(decision_problems(p));
+  };
+  EXPECT_EQ(refusal("parameters=host", base::DeviceKind::cuda), "");
+  EXPECT_EQ(refusal("parameters=disk", base::DeviceKind::cuda), "");
+  EXPECT_NE(refusal("optimizer=host", base::DeviceKind::cpu).find("the ranks compute on the CPU"), std::string::npos);
+}
+
 // The first groups, until their bytes reach the share.
 TEST(Offload, AShareIsOfWholeGroups) {
   const auto all = tokens + positions + 3 * layer + norm;
@@ -103,9 +171,13 @@ TEST(Offload, IsInPlans) {
   EXPECT_EQ(again.disk, p.disk);
   EXPECT_EQ(again.memory, p.memory);
   EXPECT_EQ(to_json(again), json);
+  const auto on_gpu = plan_with("optimizer=host", 1, base::DType::bf16, base::DeviceKind::cuda);
+  const auto read = plan_from_json(to_json(on_gpu), "plan.json");
+  EXPECT_EQ(read.link, on_gpu.link);
+  EXPECT_EQ(read.memory, on_gpu.memory);
   // Plans without it are as they always were.
   const auto none = to_json(plan_with("none", 3));
-  for (const char* key : {"offload", "rank_disk"}) EXPECT_EQ(none.find(key), std::string::npos) << key;
+  for (const char* key : {"offload", "rank_disk", "rank_link"}) EXPECT_EQ(none.find(key), std::string::npos) << key;
 }
 
 }  // namespace offload_test

@@ -86,11 +86,10 @@ jq -e '[.communication[] | [.group, .operation]] == [["data","all_gather"],["dat
 mpi 2 profile-comm "${quick[@]}" --plan plan2.json --output links.json >/dev/null 2>err || fail "--plan --output: $(cat err)"
 partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json >out || fail "partition-model --profile: exit code $?"
 grep -Eq '^  data ordered_reduce_scatter +[0-9]+ +[0-9.]+ (us|ms|s)' out && grep -Eq '^  all +[0-9.]+ (us|ms|s)' out || fail "partition-model --profile: $(tail -5 out)"
-for where in --json "--output -"; do
-  code=0
-  partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json $where >out 2>err || code=$?
-  [ "$code" = 2 ] && grep -q "do not belong in a plan" err || fail "partition-model --profile $where: exit code $code, $(cat err)"
-done
+code=0
+partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json --output - >out 2>err || code=$?
+[ "$code" = 2 ] && grep -q "does not belong in a plan" err || fail "partition-model --profile --output -: exit code $code, $(cat err)"
+partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json --json >out 2>err && jq -e '.collectives | .seconds > 0 and ((.calls | map(.seconds) | add) - .seconds | fabs) < 1e-9 and ([.calls[].operation] | index("all_gather")) != null' out >/dev/null || fail "partition-model --profile --json: $(cat out err)"
 code=0
 partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2>err || code=$?
 [ $code = 3 ] && grep -q 'no ordered_reduce_scatter f32 over a data group of 4 ranks' err || fail "a profile of other ranks: exit code $code, $(cat err)"
@@ -125,7 +124,21 @@ jq -e '[.local[] | select(.name | startswith("storage.")) | .name[8:] + " " + .s
   fail "--storage: $(jq -c '[.local[] | [.name, .shape]]' alone.json)"
 [ -z "$(ls -A disk1)" ] || fail "--storage left $(ls -A disk1)"
 profile-comm --from alone.json | grep -q '^ *storage[.]update  *[.], disk1 .* [GM]B/s' || fail "no rate of --storage in the table: $(profile-comm --from alone.json)"
+# What an offload costs at these rates: one folder, whose bytes are read and written back; both; with shares by speed.
+disk=(--model gpt2-nano --ranks 1 --zero 1 --sequence 16 --offload optimizer=disk)
+partition-model "${disk[@]}" --profile alone.json --offload-dir ./ --json >out 2>err || fail "partition-model --offload-dir: $(cat err)"
+jq -e --slurpfile p alone.json 'def equal(x; y): (x / y - 1) | fabs < 1e-9;
+  ($p[0].local[] | select(.name == "storage.update" and .shape == ".").value) as $rate | .predicted.rank_disk.space as $space |
+  .disk_work | .folders[0].space == $space and .hides_from_tokens >= 16 and equal(.disk_seconds; 2 * $space / $rate) and
+  equal(.folders[0].written_a_day; $space * 86400 / ([.disk_seconds, .compute_seconds] | max))' out >/dev/null || fail "disk_work: $(jq -c .disk_work out)"
+partition-model "${disk[@]}" --profile alone.json >out 2>err && grep -q '^  in disk1  *[0-9.]* [kM]B  (.* read, .* written, .* both)$' out && grep -q '^  hides from .* tokens a step ' out || fail "partition-model --profile with folders: $(tail out)"
+shares=$(sed -n 's/^  shares by speed: --offload-dir //p' out)
+case $shares in .:1,disk1:* | .:*,disk1:1) ;; *) fail "shares by speed: $shares" ;; esac
+partition-model "${disk[@]}" --profile alone.json --offload-dir "$shares" >/dev/null 2>err || fail "--offload-dir $shares: $(cat err)"
+refused 3 'no rates of the folder elsewhere, only of [.], disk1' partition-model "${disk[@]}" --profile alone.json --offload-dir elsewhere
+refused 2 'this plan has nothing on disk' partition-model --model gpt2-nano --offload-dir .
 jq '.local |= map(select(.name | startswith("storage.") | not))' alone.json >older.json   # as profiles were before --storage
+partition-model "${disk[@]}" --profile older.json >out 2>err && grep -q 'has no rates of folders' err && grep -q '^  written in 1,000 steps' out && ! grep -q ' a day' out || fail "a profile without rates of folders: $(cat err; tail -4 out)"
 profile-comm --compare older.json alone.json >out || fail "a profile without --storage is not compared: $(cat out)"
 profile-comm --compare alone.json alone.json >out || fail "local ceilings against themselves"
 jq '.local[] |= (.repeats = [.value * 0.99, .value, .value * 1.01])' alone.json >calm.json

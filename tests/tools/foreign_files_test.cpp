@@ -141,7 +141,9 @@ TEST(ForeignFiles, KeysWithoutAFlagGetASentence) {
                 "linear, not logarithmic");
   expect_remark(R"({"gradient_accumulation_steps": 4})", "gradient_accumulation_steps follows");
   expect_remark(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})",
-                "there is no offload to host memory");
+                "--offload parameters=host;");
+  expect_remark(R"({"zero_optimization": {"stage": 2, "cpu_offload": true}})", "--offload optimizer=host;");
+  expect_remark(R"({"zero_optimization": {"stage": 2, "cpu_offload": true}})", "where ranks compute on the CPU");
   expect_remark(
       R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}, "offload_param": {"device":
                 "nvme"}}})",

@@ -32,7 +32,7 @@ TEST(ForeignWords, WordsOfOtherTrainersForStages) {
   EXPECT_EQ(hint("--tp-size"), "here it is --tensor-parallel: ranks");
   EXPECT_EQ(hint("--pp-size"), "here it is --pipeline-parallel: stages");
   EXPECT_EQ(hint("--deterministic").find("here it is --reduction: every run repeats its bits"), 0u);
-  EXPECT_EQ(hint("--cpu-offload").find("here it is --offload: optimizer=disk"), 0u);
+  EXPECT_EQ(hint("--cpu-offload").find("here it is --offload: optimizer=host"), 0u);
   EXPECT_EQ(hint("--torch-compile").find("nothing to switch on"), 0u);
   EXPECT_EQ(hint("--context"), "here it is --sequence");
   EXPECT_EQ(hint("--training.global_batch_size").find("here it is --global-batch: "), 0u);
@@ -57,7 +57,7 @@ TEST(ForeignWords, KeysAreNotSpelledAsFlags) {
             "here it is micro-batch: sequences a micro-batch on one rank; global-batch is the whole step's");
   EXPECT_EQ(hint("fp16"), "here it is dtype: dtype bf16 or fp16 keeps an f32 master");
   EXPECT_EQ(hint("cpu_offload"),
-            "here it is offload: optimizer=disk,parameters=disk with offload-dir; there is none to host memory");
+            "here it is offload: optimizer=host,parameters=host on a GPU; disk in place of host wants offload-dir");
   EXPECT_EQ(hint("validation_file"),
             "shard-data --validation sets documents of data aside, and validate-every uses them");
 }

@@ -37,6 +37,15 @@ TEST(StepLine, SaysHowEvenExpertsAre) {
   EXPECT_EQ(line.text(m, 600), "step 300/600  loss 1.800  val 1.893  45,500 tokens/s  50 s left");
 }
 
+TEST(StepLine, SaysHowLongTheDiskBlocks) {
+  tools::StepLine line;
+  auto m = metrics(299, 1.84771, 0.1, 45526);
+  m.disk_wait_seconds = 0.0124;
+  EXPECT_EQ(line.text(m, 600), "step 299/600  loss 1.848  disk 12 %  45,500 tokens/s  30 s left");
+  m.disk_wait_seconds = 0;
+  EXPECT_EQ(line.text(m, 600), "step 299/600  loss 1.848  disk 0 %  45,500 tokens/s  30 s left");
+}
+
 TEST(StepLine, FitsEightyColumns) {
   for (const std::int64_t steps : {1, 600, 100000, 1000000})
     for (const double seconds : {1e-3, 0.5, 35.9, 3600.0, 86400.0})
@@ -47,6 +56,7 @@ TEST(StepLine, FitsEightyColumns) {
           m.validation_loss = loss;
           m.step = steps > 1 ? steps - 1 : 1;
           for (const bool experts : {false, true}) {
+            m.disk_wait_seconds = seconds;
             if (experts) m.gates.emplace().fullest = 127.62, m.gates->dropped_share = 0.994;
             const auto text = line.text(m, steps);
             EXPECT_LE(text.size() + 7, 79u) << text;

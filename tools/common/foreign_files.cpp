@@ -102,13 +102,19 @@ class DeepSpeed {
       const auto* device = at(*zero, key, "device");
       return device != nullptr && *device == place;
     };
-    const bool states = lies_on("offload_optimizer", "nvme"), weights = lies_on("offload_param", "nvme");
-    if (states || weights)
-      flags_.push_back(fmt::format("--offload {}{}{} --offload-dir FOLDER", states ? "optimizer=disk" : "",
-                                   states && weights ? "," : "", weights ? "parameters=disk" : ""));
-    remark(lies_on("offload_optimizer", "cpu") || lies_on("offload_param", "cpu") || is_on(at(*zero, "cpu_offload")),
-           "there is no offload to host memory: --offload keeps states on a disk, --zero 3 and --recompute full need "
-           "less memory");
+    // What a file says of a state, as $offload says it; "" if the state stays on the device.
+    const auto place_of = [&](const char* key, const char* state) {
+      if (lies_on(key, "nvme")) return fmt::format("{}=disk", state);
+      return lies_on(key, "cpu") ? fmt::format("{}=host", state) : std::string();
+    };
+    auto states = place_of("offload_optimizer", "optimizer");
+    if (states.empty() && is_on(at(*zero, "cpu_offload"))) states = "optimizer=host";
+    const auto weights = place_of("offload_param", "parameters");
+    const auto offload = states + (states.empty() || weights.empty() ? "" : ",") + weights;
+    const bool disk = offload.find("disk") != std::string::npos, host = offload.find("host") != std::string::npos;
+    if (!offload.empty()) flags_.push_back("--offload " + offload + (disk ? " --offload-dir FOLDER" : ""));
+    remark(host, "host is the memory of a GPU's machine: where ranks compute on the CPU, disk takes its place");
+    remark(weights == "parameters=disk", "weights of a GPU do not lie on disk yet: there, parameters=host");
     const auto usual = [&](std::initializer_list<const char*> keys) {
       return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return at(*zero, key) != nullptr; });
     };

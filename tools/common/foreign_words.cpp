@@ -137,7 +137,7 @@ const std::vector<Entry>& entries() {
       {{"cpu-offload", "offload-optimizer", "offload-param", "zero-offload", "nvme-offload", "offload-states",
         "cpu-offloading", "optimizer-cpu-offload", "offload-optimizer-device", "offload-param-device"},
        "offload",
-       "optimizer=disk,parameters=disk with --offload-dir; there is none to host memory"},
+       "optimizer=host,parameters=host on a GPU; disk in place of host wants --offload-dir"},
       {{"nvme-path", "offload-folder", "offload-path"}, "offload-dir", ""},
       {{"compile", "torch-compile", "jit", "use-flash-attn", "flash-attn", "flash-attention", "attn-implementation",
         "torch-compile-backend", "torch-compile-mode", "torchdynamo", "jit-mode-eval", "use-ipex", "use-liger-kernel",
@@ -229,6 +229,7 @@ std::string programs_with(const std::string& word) {
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
       "beta2 beta2-decay epsilon momentum nesterov scale-parameter weight-decay decay-embeddings clip loss-scale "
       "skip-outliers steps seed document-mask objective mask-rate mask-words communicator offload-dir memory-limit "
+      "host-memory "
       "output "
       "plan save-every keep resume init-from change stop-after validate-every "
       "validation-sequences save-throttle progress hang-timeout collective-delay trace trace-steps profile-step ";

@@ -26,10 +26,10 @@ std::string loss_text(double loss) {
 }
 
 std::string step_text(const StepNow& now) {
-  const auto line = [&](const std::string& experts, const std::string& rate) {
+  const auto line = [&](const std::string& shares, const std::string& rate) {
     return fmt::format("step {}{}  loss {}{}{}{}{}", now.step, now.steps > 0 ? fmt::format("/{}", now.steps) : "",
                        loss_text(now.loss), now.validation ? fmt::format("  val {}", loss_text(*now.validation)) : "",
-                       experts, rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
+                       shares, rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
   };
   const auto rate = fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s"));
   std::string load, drop;
@@ -38,7 +38,8 @@ std::string step_text(const StepNow& now) {
     if (const double percent = std::round(100 * now.experts->dropped_share); percent > 0)
       drop = fmt::format("  drop {:.0f} %", percent);
   }
-  for (const auto& text : {line(load + drop, rate), line(load, rate), line("", rate)})
+  const auto disk = now.disk_wait_share ? fmt::format("  disk {:.0f} %", 100 * *now.disk_wait_share) : std::string();
+  for (const auto& text : {line(load + drop + disk, rate), line(load + disk, rate), line(disk, rate), line("", rate)})
     if (text.size() <= widest) return text;
   return line("", "");
 }

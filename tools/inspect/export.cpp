@@ -84,7 +84,8 @@ bool is_event_file(const std::string& beginning) {
 std::set<std::string> keys_of_train() {
   engine::StepMetrics all;
   all.steps = 1, all.validation_loss = 0, all.gates.emplace(), all.time = all.host = "x";
-  all.skipped_steps = 1, all.loss_scale = 1, all.save_seconds = 0, all.expert_rounds = 1, all.outlier = "loss";
+  all.skipped_steps = 1, all.loss_scale = 1, all.save_seconds = 0, all.expert_rounds = 1, all.disk_wait_seconds = 0,
+  all.outlier = "loss";
   const auto line = nlohmann::json::parse(engine::to_json_line(all));
   std::set<std::string> keys;
   for (const auto& item : line.items()) keys.insert(item.key());
@@ -120,6 +121,7 @@ std::string tag_of(const std::string& key) {
       {"compute_seconds", "seconds/compute"},
       {"communication_seconds", "seconds/communication"},
       {"hidden_communication_seconds", "seconds/hidden_communication"},
+      {"disk_wait_seconds", "seconds/disk_wait"},
       {"peak_bytes", "memory/peak_bytes"},
       {"balance_loss", "experts/balance_loss"},
       {"z_loss", "experts/z_loss"}};

@@ -12,6 +12,8 @@
 #include "libtrain/plan/data_use.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/offload_time.h"
+#include "libtrain/plan/offload_time_text.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/spec/file_layout.h"
@@ -25,7 +27,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace trainyard;
@@ -33,7 +37,7 @@ using namespace trainyard;
 namespace {
 
 struct Options {
-  std::string model = "gpt2-micro", data, device_memory, profile, output;
+  std::string model = "gpt2-micro", data, device_memory, host_memory, profile, output, offload_dir;
   std::int64_t vocabulary = 0, lanes = 0;
   int ranks = 1;
   bool json = false, force = false, bytes = false;
@@ -178,23 +182,81 @@ double total_of(const std::vector<plan::CommunicationTime>& times) {
 
 // Communication times of the stage whose ranks take longest. All of its ranks have a micro-batch in every accumulation
 // step.
-std::string times_text(const plan::Plan& plan, const std::string& path) {
-  const auto profile = plan::profile_from_json(base::read_file(path, base::largest_description), path);
-  auto times = plan::communication_times(plan, profile);
-  int slowest = 0;
+struct StageTimes {
+  int stage = 0;
+  std::vector<plan::CommunicationTime> times;
+};
+StageTimes slowest_stage(const plan::Plan& plan, const plan::Profile& profile) {
+  StageTimes slowest{0, plan::communication_times(plan, profile)};
   for (int stage = 1; stage < plan.pipeline; ++stage) {
     auto other = plan::communication_times(plan, profile, plan.topology.rank_of({{plan::Axis::pipe, stage}}));
-    if (total_of(other) <= total_of(times)) continue;
-    times = std::move(other), slowest = stage;
+    if (total_of(other) > total_of(slowest.times)) slowest = {stage, std::move(other)};
   }
-  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, no overlap", "calls", "time");
-  if (plan.pipeline > 1)
-    out =
-        fmt::format("\n  {:<34}{:>8}{:>20}\n", fmt::format("calls by stage {}, no overlap", slowest), "calls", "time");
-  for (const auto& t : times)
+  return slowest;
+}
+
+std::string collectives_text(const plan::Plan& plan, const StageTimes& slowest) {
+  const auto title = plan.pipeline > 1 ? fmt::format("calls by stage {}, no overlap", slowest.stage)
+                                       : std::string("a step's collectives, no overlap");
+  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", title, "calls", "time");
+  for (const auto& t : slowest.times)
     out += fmt::format("  {:<34}{:>8}{:>20}{}\n", plan::name_of(t.group) + " " + t.operation, t.calls,
                        base::duration_text(t.seconds), t.beyond ? "  (beyond the measured sizes)" : "");
-  return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total_of(times)));
+  return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total_of(slowest.times)));
+}
+
+nlohmann::ordered_json collectives_json(const StageTimes& slowest) {
+  auto calls = nlohmann::ordered_json::array();
+  for (const auto& t : slowest.times)
+    calls.push_back({{"group", plan::name_of(t.group)},
+                     {"operation", t.operation},
+                     {"calls", t.calls},
+                     {"seconds", t.seconds},
+                     {"beyond_measured_sizes", t.beyond}});
+  return {{"stage", slowest.stage}, {"seconds", total_of(slowest.times)}, {"calls", calls}};
+}
+
+// What --profile and --offload-dir say beside the plan: how long it takes, and what each folder gets.
+struct Times {
+  std::string text;
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+};
+Times times_of(const plan::Plan& plan, const Options& o) {
+  Times out;
+  std::optional<plan::Profile> profile;
+  if (!o.profile.empty())
+    profile = plan::profile_from_json(base::read_file(o.profile, base::largest_description), o.profile);
+  const bool on_disk = plan.disk.space > 0;
+  const bool of_disks_alone = profile && on_disk && profile->communication.empty() && plan.topology.world() > 1;
+  if (of_disks_alone)
+    base::log_info("{} has no links: the time of the step's collectives is left out", base::one_line(o.profile));
+  if (profile && !of_disks_alone) {
+    const auto slowest = slowest_stage(plan, *profile);
+    out.text = collectives_text(plan, slowest);
+    out.json["collectives"] = collectives_json(slowest);
+  }
+  const auto folders = plan::offload_folders(o.offload_dir, "--offload-dir");
+  if (!folders.empty() && !on_disk)
+    throw base::UsageError("--offload-dir names folders, and this plan has nothing on disk",
+                           "add --offload, such as optimizer=disk, or leave out --offload-dir");
+  if (!on_disk) return out;
+  const auto time = plan::offload_time(plan, profile ? &*profile : nullptr, folders);
+  if (profile && !time.disk_seconds)
+    base::log_info("{} has no rates of folders: profile-comm --local --storage FOLDERS measures them",
+                   base::one_line(o.profile));
+  else if (profile && profile->ranks == 1 && plan.topology.world() > 1)
+    base::log_info(
+        "{} has rates of one rank: where several ranks share a drive, mpirun -n RANKS measures them together",
+        base::one_line(o.profile));
+  out.text += "\n" + plan::offload_time_text(plan, time, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
+  out.json["disk_work"] = plan::offload_time_json(plan, time);
+  if (!profile || !folders.empty()) return out;
+  const auto by_speed = plan::folders_by_speed(plan::measured_folders(*profile));
+  if (by_speed.empty()) return out;
+  const auto asked = plan::folders_text(by_speed);
+  out.text += fmt::format("  shares by speed: --offload-dir {}\n", base::one_line(asked));
+  out.json["disk_work"]["folders_by_speed"] = asked;
+  return out;
 }
 
 // Writes the plan; --force replaces only a plan.
@@ -207,11 +269,13 @@ void write_plan(const std::string& json, const Options& o) {
 }
 
 // The text for stdout: the plan's file, that file with the contents of the table of stages, or tables.
-std::string text_of(const plan::Plan& plan, const Options& o, const std::string& below) {
+std::string text_of(const plan::Plan& plan, const Options& o, const Times& times, const std::string& about_data) {
   if (o.output == "-") return plan::to_json(plan);
-  if (!o.json) return tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded) + below;
+  if (!o.json)
+    return tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded) + times.text + about_data;
   auto json = plan::json_of(plan);
   json.update(plan::stages_json(plan));
+  json.update(times.json);
   return json.dump(2) + "\n";
 }
 
@@ -257,8 +321,15 @@ int main(int argc, char** argv) {
   app.add_option("--device-memory", o.device_memory,
                  "memory of one rank, for example 80GB; exit 3 when the plan does not fit")
       ->group("Limit");
-  app.add_option("--profile", o.profile,
-                 "profile.json of profile-comm: print how long a step's collectives would take on its links")
+  app.add_option("--host-memory", o.host_memory, "the same, of the memory that a GPU's rank has on its host")
+      ->group("Limit");
+  app.add_option(
+         "--profile", o.profile,
+         "profile.json of profile-comm: print how long a step's collectives would take on its links, and how long "
+         "what --offload moves would take on its disks")
+      ->group("Product");
+  app.add_option("--offload-dir", o.offload_dir,
+                 "folders of train's --offload-dir, for example /local/nvme:3,/scratch/me:1: print what each gets")
       ->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
@@ -267,19 +338,24 @@ int main(int argc, char** argv) {
   return tools::guarded(app, argc, argv, [&] {
     flags.apply();
     for (const auto& line : flags.overridden()) base::log_info("{}", line);
-    if (!o.profile.empty() && (o.json || o.output == "-"))
-      throw base::UsageError("--profile prints times, which do not belong in a plan",
-                             "leave out --json and --output -, or name a file: --output plan.json");
+    if ((!o.profile.empty() || !o.offload_dir.empty()) && o.output == "-")
+      throw base::UsageError(
+          fmt::format("{} prints what does not belong in a plan", o.profile.empty() ? "--offload-dir" : "--profile"),
+          "leave out --output -, or name a file: --output plan.json");
     const auto set = facts_of(o.data);
     auto plan = decide(p, o, set);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
     plan::predict(plan);
     if (const auto idle = plan::idle_text(plan.batch()); !idle.empty()) base::log_warning("{}", idle);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
-    const auto times = o.profile.empty() ? std::string() : times_text(plan, o.profile);
+    if (!o.host_memory.empty())
+      refuse(plan::host_memory_problems(
+                 plan, base::parse_bytes(o.host_memory, "--host-memory", {base::least_memory, base::most_bytes})),
+             base::ExitCode::input_refused);
+    const auto times = times_of(plan, o);
     const auto about_data = data_text(set, plan.sequence);
     if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);
-    tools::print(text_of(plan, o, times + about_data));
+    tools::print(text_of(plan, o, times, about_data));
     return base::ExitCode::done;
   });
 }

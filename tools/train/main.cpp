@@ -122,6 +122,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   if (world.rank != 0) return code;
   progress.reset();
   if (!totals.empty()) base::log_info("{}", totals.text(result.checkpoint, result.save_seconds));
+  if (!result.disk_rates.empty()) base::log_info("{}", result.disk_rates);
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
   if (switches.memory_report)
     product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());

@@ -65,11 +65,18 @@ OffloadPlan::OffloadPlan(const FlatGroupTable& table, const StateShape& s) {
   if (std::any_of(parameters.begin(), parameters.end(), [](bool b) { return b; })) {
     const SlotPlan slots(table, s.gathered_layers);
     arrival_bytes_.resize(slots.elements().size());
-    for (std::size_t u = 0; u < groups.size(); ++u)
-      if (parameters[u] && groups[u]->shards > 1) {
-        auto& bytes = base::at(arrival_bytes_, slots.slot_of(static_cast<int>(u)));
-        bytes = std::max(bytes, base::storage_bytes(groups[u]->layout.shard * base::size_of(s.working)));
-      }
+    const bool passes = on_gpu() && s.offload.parameters.place == Place::disk;
+    passage_bytes_.resize(passes ? arrival_bytes_.size() : 0);
+    for (std::size_t u = 0; u < groups.size(); ++u) {
+      weights_slots_.push_back(slots.slot_of(static_cast<int>(u)));
+      const auto need = base::storage_bytes(groups[u]->layout.shard * base::size_of(s.working));
+      const auto take = [&](std::vector<std::int64_t>& bytes) {
+        auto& mine = base::at(bytes, weights_slots_.back());
+        mine = std::max(mine, need);
+      };
+      if (parameters[u] && groups[u]->shards > 1) take(arrival_bytes_);
+      if (parameters[u] && passes) take(passage_bytes_);
+    }
   }
   sum_slots_.assign(groups.size(), -1);
   if (std::any_of(gradients.begin(), gradients.end(), [](bool b) { return b; })) {
@@ -143,9 +150,11 @@ int OffloadPlan::column_of(Held held, std::size_t state) const {
 std::int64_t OffloadPlan::buffer_bytes() const {
   std::int64_t n = 0;
   for (const auto& column : columns_) n += tiles_in_memory * column_bytes(column);
+  for (const auto bytes : passage_bytes_) n += bytes;
+  if (has_any(Held::gradient, Place::disk))
+    for (const auto bytes : sum_bytes_) n += bytes;
   if (on_gpu()) return n;
   for (const auto bytes : arrival_bytes_) n += bytes;
-  for (const auto bytes : sum_bytes_) n += bytes;
   return n;
 }
 

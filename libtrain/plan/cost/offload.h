@@ -71,6 +71,10 @@ class OffloadPlan {
   // The rotating sums of gradients that leave, on a GPU's device: the slot of a flat group, and the bytes of each slot.
   const std::vector<std::int64_t>& sum_bytes() const { return sum_bytes_; }
   int sum_slot(int flat_group) const { return base::at(sum_slots_, flat_group); }
+  // Of a GPU whose weights are on disk: the host buffer of each slot (SlotPlan), through which shards pass. Gradients
+  // on their way to disk pass through host buffers of sum_bytes().
+  const std::vector<std::int64_t>& passage_bytes() const { return passage_bytes_; }
+  int weights_slot(int flat_group) const { return base::at(weights_slots_, flat_group); }
 
   // Of the buffers above (MemoryCategory::offload_buffers); arrivals and sums of a GPU are gathered weights and
   // gradients.
@@ -97,7 +101,8 @@ class OffloadPlan {
   std::vector<std::vector<int>> by_group_;  // for each flat group the indices of its extents
   std::vector<Column> columns_;
   std::vector<std::int64_t> arrival_bytes_, sum_bytes_;
-  std::vector<int> sum_slots_;
+  std::vector<int> sum_slots_, weights_slots_;
+  std::vector<std::int64_t> passage_bytes_;
   std::int64_t tile_elements_ = 0;
 };
 

@@ -1,0 +1,215 @@
+// Bytes of a step divided by rates.
+#include "libtrain/plan/offload_time.h"
+
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
+#include "libtrain/base/parse_number.h"
+#include "libtrain/base/text.h"
+#include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/disk_use.h"
+#include "libtrain/plan/stage_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+StorageRates rates_of(const Profile& profile, const std::string& shape) {
+  StorageRates out;
+  for (const auto& rate : profile.local) {
+    if (rate.shape != shape) continue;
+    if (rate.name == "storage.read") out.read = rate.value;
+    if (rate.name == "storage.write") out.written = rate.value;
+    if (rate.name == "storage.update") out.both = rate.value;
+  }
+  return out;
+}
+
+// FLOPs of a product in words such as "1024x2304x768 f32"; 0 if that is none of the dtype.
+double product_flops(const std::string& shape, const std::string& dtype) {
+  if (!shape.ends_with(" " + dtype)) return 0;
+  double out = 2;
+  for (std::size_t at = 0, end = 0; end < shape.size() && shape[end] != ' '; at = end + 1) {
+    end = shape.find_first_of("x ", at);
+    out *= static_cast<double>(base::parsed_number<std::int64_t>(shape.substr(at, end - at)).value_or(0));
+  }
+  return out;
+}
+
+struct Asked {
+  const Plan& plan;
+  const Profile* profile;
+  MeasuredFolders measured;
+  std::vector<OffloadFolder> folders;
+  std::optional<double> flops_per_second;
+};
+
+std::int64_t sequences_of_accumulation_step(const Plan& p) {
+  return p.micro_batch * p.local_accumulation * p.topology.size(Axis::data);
+}
+
+// Seconds of `step` bytes; the shares of folders do not depend on the step.
+double seconds_in_folders(const OffloadTime& t, const Asked& asked, const base::StorageTotals& step) {
+  double longest = 0, of_equal = 0;
+  for (const auto& folder : t.folders) {
+    const auto part = static_cast<double>(folder.space) / static_cast<double>(t.space);
+    const auto of = [&](std::int64_t bytes, double share) { return std::llround(static_cast<double>(bytes) * share); };
+    longest = std::max(longest, folder.rates.seconds({of(step.read, part), of(step.written, part)}));
+    const double equal = 1.0 / static_cast<double>(t.folders.size());
+    of_equal = std::max(of_equal, folder.rates.seconds({of(step.read, equal), of(step.written, equal)}));
+  }
+  if (t.folders.size() == 1 || !t.together || of_equal == 0) return longest;
+  return longest * asked.measured.together->seconds(step) / of_equal;
+}
+
+void share_out(OffloadTime& t, const Asked& asked) {
+  if (asked.folders.empty()) return;
+  const auto space = folder_bytes(disk_extents(asked.plan, t.stage), asked.folders);
+  for (std::size_t i = 0; i < space.size(); ++i) {
+    const auto part = static_cast<double>(space[i]) / static_cast<double>(t.space);
+    const auto of = [&](std::int64_t bytes) { return std::llround(static_cast<double>(bytes) * part); };
+    t.folders.push_back(
+        {.path = asked.folders[i].path, .space = space[i], .step = {of(t.step.read), of(t.step.written)}, .rates = {}});
+    if (!asked.measured.folders.empty()) t.folders.back().rates = asked.measured.of(asked.folders[i].path);
+  }
+  t.together =
+      asked.folders.size() == 1 || (asked.measured.together && asked.folders.size() == asked.measured.folders.size());
+}
+
+// Accumulation steps from which computing takes as long as the bytes. The bytes of a step are affine in them: inputs of
+// layers grow with them; states are the same breadth first, and depth first weights are read in each.
+double hiding_steps(const OffloadTime& t, const Asked& asked, double compute_seconds_of_one) {
+  const auto each = sequences_of_accumulation_step(asked.plan);
+  const auto seconds = [&](std::int64_t steps) {
+    return seconds_in_folders(t, asked, disk_of_step(asked.plan, t.stage, steps * each));
+  };
+  if (seconds(1) <= compute_seconds_of_one) return 1;
+  const double two = seconds(2), more = seconds(3) - two;
+  return compute_seconds_of_one > more ? std::max(2.0, std::ceil((two - 2 * more) / (compute_seconds_of_one - more)))
+                                       : never;
+}
+
+OffloadTime of_stage(const Asked& asked, int stage) {
+  const auto& p = asked.plan;
+  OffloadTime t;
+  t.stage = stage;
+  t.space = disk_space(p, stage);
+  t.step = disk_of_step(p, stage, p.global_batch);
+  if (t.space == 0) return t;
+  share_out(t, asked);
+  if (asked.profile == nullptr) return t;
+  const auto nodes = std::max<std::int64_t>(1, std::ssize(asked.profile->nodes));
+  t.ranks_on_node = static_cast<int>((asked.profile->ranks + nodes - 1) / nodes);
+  if (!asked.measured.folders.empty()) t.disk_seconds = seconds_in_folders(t, asked, t.step);
+  t.flops_per_second = asked.flops_per_second;
+  if (!t.flops_per_second) return t;
+  const double share = p.pipeline == 1 ? 1 : base::at(stage_rows(p), stage).flops;
+  const double ranks = p.topology.world() / p.pipeline;
+  const auto computing = [&](std::int64_t sequences) {
+    return step_flops(p.model, sequences, p.sequence, p.recompute) * share / ranks / *t.flops_per_second;
+  };
+  t.compute_seconds = computing(p.global_batch);
+  const auto each = sequences_of_accumulation_step(p);
+  if (t.disk_seconds)
+    if (const double steps = hiding_steps(t, asked, computing(each)); steps < 1e12)
+      t.hiding_batch = static_cast<std::int64_t>(steps) * each;
+  return t;
+}
+
+// By which the stage that hides its bytes latest is found.
+double burden(const OffloadTime& t) {
+  if (t.disk_seconds && t.compute_seconds) return *t.disk_seconds / *t.compute_seconds;
+  return t.disk_seconds.value_or(static_cast<double>(t.step.read + t.step.written));
+}
+
+}  // namespace
+
+double StorageRates::seconds(const base::StorageTotals& bytes) const {
+  const auto at_once = static_cast<double>(std::min(bytes.read, bytes.written));
+  const auto reads = static_cast<double>(bytes.read) - at_once, writes = static_cast<double>(bytes.written) - at_once;
+  return 2 * at_once / both + reads / read + writes / written;
+}
+
+const StorageRates& MeasuredFolders::of(const std::string& path) const {
+  const auto found = std::find_if(folders.begin(), folders.end(), [&](const Folder& folder) {
+    return base::without_slashes(folder.path) == base::without_slashes(path);
+  });
+  if (found != folders.end()) return found->rates;
+  std::vector<std::string> names;
+  for (const auto& folder : folders) names.push_back(base::one_line(folder.path));
+  throw base::InputError(fmt::format("the profile has no rates of the folder {}, only of {}", base::one_line(path),
+                                     fmt::join(names, ", ")),
+                         "profile-comm --storage FOLDERS measures folders, with its other local ceilings");
+}
+
+MeasuredFolders measured_folders(const Profile& profile) {
+  std::vector<std::string> shapes;
+  for (const auto& rate : profile.local)
+    if (rate.name == "storage.read")
+      if (const auto rates = rates_of(profile, rate.shape); rates.written > 0 && rates.both > 0)
+        shapes.push_back(rate.shape);
+  MeasuredFolders out;
+  if (shapes.size() > 2 && shapes.back() == fmt::format("{}", fmt::join(shapes.begin(), shapes.end() - 1, ", "))) {
+    out.together = rates_of(profile, shapes.back());
+    shapes.pop_back();
+  }
+  for (const auto& shape : shapes) out.folders.push_back({shape, rates_of(profile, shape)});
+  return out;
+}
+
+std::optional<double> product_rate(const Profile& profile, base::DType dtype) {
+  int threads = 0;
+  for (const auto& rate : profile.local) threads = std::max(threads, rate.name.starts_with("gemm.") ? rate.threads : 0);
+  double flops = 0, seconds = 0;
+  for (const auto& rate : profile.local) {
+    if (!rate.name.starts_with("gemm.") || rate.unit != "FLOP/s" || rate.threads != threads) continue;
+    const auto of_product = product_flops(rate.shape, base::name_of(dtype));
+    flops += of_product, seconds += of_product / rate.value;
+  }
+  return flops > 0 ? std::optional(flops / seconds) : std::nullopt;
+}
+
+std::optional<double> OffloadTime::step_seconds() const {
+  if (!disk_seconds || !compute_seconds) return {};
+  return std::max(*disk_seconds, *compute_seconds);
+}
+
+std::optional<double> OffloadTime::written_a_day(const Folder& folder) const {
+  const auto seconds = step_seconds();
+  if (!seconds) return {};
+  constexpr double seconds_of_a_day = 24 * 60 * 60;
+  return static_cast<double>(folder.step.written) * ranks_on_node * seconds_of_a_day / *seconds;
+}
+
+OffloadTime offload_time(const Plan& plan, const Profile* profile, const std::vector<OffloadFolder>& folders) {
+  Asked asked{plan, profile, {}, folders, {}};
+  if (profile != nullptr) {
+    asked.measured = measured_folders(*profile);
+    asked.flops_per_second = product_rate(*profile, plan.dtype);
+  }
+  if (asked.folders.empty())
+    for (const auto& folder : asked.measured.folders) asked.folders.push_back({folder.path});
+  OffloadTime worst;
+  for (int stage = 0; stage < plan.pipeline; ++stage)
+    if (auto t = of_stage(asked, stage); worst.space == 0 || (t.space > 0 && burden(t) > burden(worst)))
+      worst = std::move(t);
+  return worst;
+}
+
+std::vector<OffloadFolder> folders_by_speed(const MeasuredFolders& measured) {
+  std::vector<OffloadFolder> out;
+  if (measured.folders.size() > 1)
+    for (const auto& folder : measured.folders) out.push_back({folder.path, folder.rates.both});
+  return out;
+}
+
+}  // namespace trainyard::plan
