@@ -102,13 +102,13 @@ Moved moved(const plan::ModelConfig& m, DType dtype, const std::vector<Pass>& pa
     if (const auto layer = pass.block - 1; !pass.forward && layer >= 0 && layer < m.layers && offload.any())
       if (const auto extent = offload.extent(0, layer, pass.micro); extent >= 0) reads.push_back(extent);
   if (inputs) inputs->set_reads(reads);
-  const auto step_of = [&](std::size_t end) {
+  const auto step_of = [&](std::size_t end, int first_batch = 0) {
     if (inputs) inputs->begin_step();
     std::vector<std::unique_ptr<Micro>> micros;
     std::vector<std::unique_ptr<model::Step>> steps;
     std::vector<model::Flow> flows(micro_batches);
     for (int i = 0; i < micro_batches; ++i) {
-      micros.push_back(std::make_unique<Micro>(m, shape, out.planned, i));
+      micros.push_back(std::make_unique<Micro>(m, shape, out.planned, first_batch + i));
       auto& micro = *micros.back();
       steps.push_back(std::make_unique<model::Step>(
           model::Step{*micro.exec, &store, micro.batch.micro, dtype, 7, plan::Pass::train, 0, 0}));
@@ -136,7 +136,7 @@ Moved moved(const plan::ModelConfig& m, DType dtype, const std::vector<Pass>& pa
     }
   };
   if (abandoned > 0) {
-    step_of(abandoned);
+    step_of(abandoned, 10);  // other tokens, so that its inputs differ
     out.bits.clear();
     storage.wait_all();
     const auto before = storage.totals();
@@ -212,6 +212,15 @@ TEST(OffloadedInputs, TakesAreInTheirOrder) {
   inputs.release();
   EXPECT_THROW(inputs.take(1, input), std::logic_error) << "the order has ended";
   EXPECT_THROW(inputs.write(*exec, 0, base::View::of(values.data(), {1, m.hidden})), std::logic_error);
+  // A step in another order, after one that is abandoned with an input that was not read.
+  inputs.begin_step();
+  inputs.write(*exec, 0, input);
+  inputs.set_reads({0, 1});
+  inputs.begin_step();
+  const auto before = storage.totals().read;
+  inputs.write(*exec, 1, input);
+  EXPECT_EQ(storage.totals().read, before) << "the input of the step before";
+  EXPECT_THROW(inputs.take(0, input), std::logic_error);
 }
 
 }  // namespace offloaded_inputs_test
