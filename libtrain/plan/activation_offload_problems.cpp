@@ -7,6 +7,10 @@
 
 namespace trainyard::plan {
 
+namespace {
+constexpr int most_input_extents = 10'000'000;
+}
+
 void activation_offload_problems(const Plan& p, std::vector<Problem>& out) {
   const auto place = p.offload.activations.place;
   if (place == Place::device) return;
@@ -34,6 +38,13 @@ void activation_offload_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back({fmt::format("{}: a rank would write up to {:.2g} bytes in a step: that is too large to be planned",
                                text, bytes),
                    base::text("a smaller $global-batch or $sequence")});
+  // An extent for each layer and micro-batch in flight, which a rank keeps a list of.
+  const double extents = static_cast<double>(p.model.layers) * static_cast<double>(p.global_batch) /
+                         static_cast<double>(p.micro_batch * p.topology.size(Axis::data));
+  if (bytes <= largest_extent && extents > most_input_extents)
+    out.push_back({fmt::format("{}: a rank would keep up to {:.2g} inputs of layers, and it keeps a list of at most {}",
+                               text, extents, most_input_extents),
+                   base::text("a larger $micro-batch, or a smaller $global-batch")});
 }
 
 }  // namespace trainyard::plan
