@@ -51,7 +51,26 @@ struct Asked {
   MeasuredFolders measured;
   std::vector<OffloadFolder> folders;
   std::optional<double> flops_per_second;
+  struct Copies {
+    double down, up;  // bytes a second
+  };
+  std::optional<Copies> copies;  // of a GPU
 };
+
+std::optional<double> seconds_on_link(const Asked& asked, const LinkBytes& bytes) {
+  if (!asked.copies) return {};
+  return std::max(static_cast<double>(bytes.down) / asked.copies->down,
+                  static_cast<double>(bytes.up) / asked.copies->up);
+}
+
+std::optional<Asked::Copies> copies_of(const Profile& profile) {
+  Asked::Copies out{0, 0};
+  for (const auto& rate : profile.local) {
+    if (rate.name == "copy.from_device") out.down = rate.value;
+    if (rate.name == "copy.to_device") out.up = rate.value;
+  }
+  return out.down > 0 && out.up > 0 ? std::optional(out) : std::nullopt;
+}
 
 std::int64_t sequences_of_accumulation_step(const Plan& p) {
   return p.micro_batch * p.local_accumulation * p.topology.size(Axis::data);
@@ -90,7 +109,9 @@ void share_out(OffloadTime& t, const Asked& asked) {
 double hiding_steps(const OffloadTime& t, const Asked& asked, double compute_seconds_of_one) {
   const auto each = sequences_of_accumulation_step(asked.plan);
   const auto seconds = [&](std::int64_t steps) {
-    return seconds_in_folders(t, asked, disk_of_step(asked.plan, t.stage, steps * each));
+    const auto sequences = steps * each;
+    const double disk = t.space == 0 ? 0 : seconds_in_folders(t, asked, disk_of_step(asked.plan, t.stage, sequences));
+    return std::max(disk, seconds_on_link(asked, link_of_step(asked.plan, t.stage, sequences)).value_or(0));
   };
   if (seconds(1) <= compute_seconds_of_one) return 1;
   const double two = seconds(2), more = seconds(3) - two;
@@ -104,12 +125,14 @@ OffloadTime of_stage(const Asked& asked, int stage) {
   t.stage = stage;
   t.space = disk_space(p, stage);
   t.step = disk_of_step(p, stage, p.global_batch);
-  if (t.space == 0) return t;
-  share_out(t, asked);
+  t.link = link_of_step(p, stage, p.global_batch);
+  if (t.space == 0 && t.link == LinkBytes{}) return t;
+  if (t.space > 0) share_out(t, asked);
   if (asked.profile == nullptr) return t;
   const auto nodes = std::max<std::int64_t>(1, std::ssize(asked.profile->nodes));
   t.ranks_on_node = static_cast<int>((asked.profile->ranks + nodes - 1) / nodes);
-  if (!asked.measured.folders.empty()) t.disk_seconds = seconds_in_folders(t, asked, t.step);
+  if (t.space > 0 && !asked.measured.folders.empty()) t.disk_seconds = seconds_in_folders(t, asked, t.step);
+  if (t.link != LinkBytes{}) t.link_seconds = seconds_on_link(asked, t.link);
   t.flops_per_second = asked.flops_per_second;
   if (!t.flops_per_second) return t;
   const double share = p.pipeline == 1 ? 1 : base::at(stage_rows(p), stage).flops;
@@ -119,7 +142,7 @@ OffloadTime of_stage(const Asked& asked, int stage) {
   };
   t.compute_seconds = computing(p.global_batch);
   const auto each = sequences_of_accumulation_step(p);
-  if (t.disk_seconds)
+  if (t.moving_seconds())
     if (const double steps = hiding_steps(t, asked, computing(each)); steps < 1e12)
       t.hiding_batch = static_cast<std::int64_t>(steps) * each;
   return t;
@@ -127,8 +150,9 @@ OffloadTime of_stage(const Asked& asked, int stage) {
 
 // By which the stage that hides its bytes latest is found.
 double burden(const OffloadTime& t) {
-  if (t.disk_seconds && t.compute_seconds) return *t.disk_seconds / *t.compute_seconds;
-  return t.disk_seconds.value_or(static_cast<double>(t.step.read + t.step.written));
+  const auto moving = t.moving_seconds();
+  if (moving && t.compute_seconds) return *moving / *t.compute_seconds;
+  return moving.value_or(static_cast<double>(t.step.read + t.step.written + t.link.down + t.link.up));
 }
 
 }  // namespace
@@ -178,9 +202,15 @@ std::optional<double> product_rate(const Profile& profile, base::DType dtype) {
   return flops > 0 ? std::optional(flops / seconds) : std::nullopt;
 }
 
+std::optional<double> OffloadTime::moving_seconds() const {
+  if ((space > 0 && !disk_seconds) || (link != LinkBytes{} && !link_seconds)) return {};
+  return std::max(disk_seconds.value_or(0), link_seconds.value_or(0));
+}
+
 std::optional<double> OffloadTime::step_seconds() const {
-  if (!disk_seconds || !compute_seconds) return {};
-  return std::max(*disk_seconds, *compute_seconds);
+  const auto moving = moving_seconds();
+  if (!moving || !compute_seconds) return {};
+  return std::max(*moving, *compute_seconds);
 }
 
 std::optional<double> OffloadTime::written_a_day(const Folder& folder) const {
@@ -191,17 +221,19 @@ std::optional<double> OffloadTime::written_a_day(const Folder& folder) const {
 }
 
 OffloadTime offload_time(const Plan& plan, const Profile* profile, const std::vector<OffloadFolder>& folders) {
-  Asked asked{plan, profile, {}, folders, {}};
+  Asked asked{plan, profile, {}, folders, {}, {}};
   if (profile != nullptr) {
     asked.measured = measured_folders(*profile);
     asked.flops_per_second = product_rate(*profile, plan.dtype);
+    asked.copies = copies_of(*profile);
   }
   if (asked.folders.empty())
     for (const auto& folder : asked.measured.folders) asked.folders.push_back({folder.path});
   OffloadTime worst;
-  for (int stage = 0; stage < plan.pipeline; ++stage)
-    if (auto t = of_stage(asked, stage); worst.space == 0 || (t.space > 0 && burden(t) > burden(worst)))
-      worst = std::move(t);
+  for (int stage = 0; stage < plan.pipeline; ++stage) {
+    const auto moves = [](const OffloadTime& t) { return t.space > 0 || t.link != LinkBytes{}; };
+    if (auto t = of_stage(asked, stage); !moves(worst) || (moves(t) && burden(t) > burden(worst))) worst = std::move(t);
+  }
   return worst;
 }
 

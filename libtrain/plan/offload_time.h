@@ -54,7 +54,9 @@ struct OffloadTime {
   // Seconds of a step's bytes, if the profile has rates of the folders. A folder takes as long as its own bytes, and
   // longer by the same factor by which equal shares took longer together than alone.
   std::optional<double> disk_seconds;
-  bool together = false;  // the profile measured these folders at once, or there is one
+  LinkBytes link;                      // that a step copies between a GPU and its host, both ways at once
+  std::optional<double> link_seconds;  // if the profile has rates of copies (copy.to_device, copy.from_device)
+  bool together = false;               // the profile measured these folders at once, or there is one
   // Seconds of a step's FLOPs, recomputation included, at the rate of products: no step is shorter. With a profile that
   // has products of the plan's dtype.
   std::optional<double> flops_per_second, compute_seconds;
@@ -63,6 +65,8 @@ struct OffloadTime {
   std::optional<std::int64_t> hiding_batch;
   int ranks_on_node = 1;  // of the profile: as many write to each folder
 
+  // Of what a step moves, the one that takes longer. nullopt if a time is not known.
+  std::optional<double> moving_seconds() const;
   // If both times are known.
   std::optional<double> step_seconds() const;
   // Bytes that all ranks of a node write to the folder in a day; if step_seconds() is known.
@@ -70,7 +74,7 @@ struct OffloadTime {
 };
 
 // `folders`: those of the run; empty: those of the profile, with equal shares, and none without a profile. The plan is
-// predicted and has something on disk. InputError if the profile has rates of folders, but not of these.
+// predicted and has something elsewhere. InputError if the profile has rates of folders, but not of these.
 OffloadTime offload_time(const Plan& plan, const Profile* profile, const std::vector<OffloadFolder>& folders);
 
 // The folders of the profile with weights by which all of them take equally long; empty for fewer than two.

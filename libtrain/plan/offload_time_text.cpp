@@ -31,13 +31,15 @@ std::string offload_time_text(const Plan& p, const OffloadTime& t, base::Sizes s
   const auto row = [](const std::string& name, const std::string& value, const std::string& note = {}) {
     return fmt::format("  {:<34}{:>28}{}\n", name, value, note);
   };
-  std::string out = p.pipeline > 1 ? fmt::format("  disks of a rank of stage {}\n", t.stage) : "  disks of a rank\n";
+  const char* what = t.link == LinkBytes{} ? "disks" : t.space > 0 ? "link and disks" : "link";
+  auto out = fmt::format("  {} of a rank{}\n", what, p.pipeline > 1 ? fmt::format(" of stage {}", t.stage) : "");
   for (const auto& folder : t.folders)
     out += row("in " + base::one_line(folder.path), base::size_text(folder.space, sizes),
                folder.rates.both > 0 ? rates_text(folder.rates) : "");
   if (t.disk_seconds)
     out += row("moving a step's bytes", base::duration_text(*t.disk_seconds),
                t.together ? "" : "  (folders were not measured together)");
+  if (t.link_seconds) out += row("copying a step's bytes", base::duration_text(*t.link_seconds));
   if (t.compute_seconds)
     out += row("computing a step, at least", base::duration_text(*t.compute_seconds),
                fmt::format("  (at {} of products)", base::rate_text(*t.flops_per_second, "FLOP/s")));
@@ -45,7 +47,7 @@ std::string offload_time_text(const Plan& p, const OffloadTime& t, base::Sizes s
     out += row("hides from", base::count_text(hiding_tokens(p, t)) + " tokens a step",
                base::text("  ($global-batch {}; this step has {})", *t.hiding_batch,
                           base::count_text(p.global_batch * p.sequence)));
-  else if (t.disk_seconds && t.compute_seconds)
+  else if (t.moving_seconds() && t.compute_seconds)
     out += row("hides from", "no step", "  (an accumulation step moves more than it hides)");
   const auto by = t.ranks_on_node > 1 ? fmt::format(" by {}", base::counted(t.ranks_on_node, "rank")) : std::string();
   for (const auto& folder : t.folders)
@@ -55,7 +57,7 @@ std::string offload_time_text(const Plan& p, const OffloadTime& t, base::Sizes s
     else
       out += row(fmt::format("written there in {} steps{}", base::count_text(many_steps), by),
                  base::size_text(written_in_many_steps(t, folder), sizes), "  (" + base::one_line(folder.path) + ")");
-  if (t.folders.empty())
+  if (t.folders.empty() && t.space > 0)
     out += row(fmt::format("written in {} steps", base::count_text(many_steps)),
                base::size_text(many_steps * t.step.written, sizes));
   return out;
@@ -78,12 +80,14 @@ nlohmann::ordered_json offload_time_json(const Plan& p, const OffloadTime& t) {
     folders.push_back(std::move(j));
   }
   out["ranks_on_node"] = t.ranks_on_node;
+  if (t.link != LinkBytes{}) out["step_down"] = t.link.down, out["step_up"] = t.link.up;
+  if (t.link_seconds) out["link_seconds"] = *t.link_seconds;
   if (t.folders.empty()) out["written_in_1000_steps"] = many_steps * t.step.written;
   if (t.disk_seconds) out["disk_seconds"] = *t.disk_seconds;
   if (t.flops_per_second) out["flops_per_second"] = *t.flops_per_second;
   if (t.compute_seconds) out["compute_seconds"] = *t.compute_seconds;
   if (t.hiding_batch) out["hides_from_tokens"] = hiding_tokens(p, t);
-  else if (t.disk_seconds && t.compute_seconds) out["hides_from_tokens"] = nullptr;
+  else if (t.moving_seconds() && t.compute_seconds) out["hides_from_tokens"] = nullptr;
   return out;
 }
 

@@ -253,5 +253,33 @@ TEST(OffloadTime, TextAndJson) {
   for (const char* key : {"disk_seconds", "compute_seconds", "hides_from_tokens"}) EXPECT_FALSE(bare.contains(key));
 }
 
+// Copies go both ways at once, so the slower way counts; beside a disk, whatever takes longer.
+TEST(OffloadTime, CopiesOfAGpu) {
+  auto p = small_offload_plan("optimizer=host", 1, base::DType::f32, base::DeviceKind::cuda);
+  constexpr double flops = 1e6;
+  auto profile = profile_of(flops, 1e12);
+  EXPECT_FALSE(offload_time(p, &profile, {}).link_seconds);
+  add(profile, "copy.from_device", "64 MiB", 1000);
+  add(profile, "copy.to_device", "64 MiB", 4000);
+  // AdamW in f32: gradients and weights go down, and weights come up.
+  const std::int64_t parameters = 8192 + 2048 + 3 * 49984 + 128;
+  auto t = offload_time(p, &profile, {});
+  EXPECT_EQ(t.link, (LinkBytes{8 * parameters, 4 * parameters}));
+  EXPECT_DOUBLE_EQ(*t.link_seconds, 8.0 * parameters / 1000);
+  EXPECT_FALSE(t.disk_seconds);
+  EXPECT_DOUBLE_EQ(*t.compute_seconds, of_sequence / flops);
+  // The bytes are the same in every step, so they hide behind as many sequences as take that long.
+  EXPECT_EQ(t.hiding_batch, static_cast<std::int64_t>(std::ceil(*t.link_seconds / *t.compute_seconds)));
+  EXPECT_NE(offload_time_text(p, t, base::Sizes::rounded).find("  link of a rank\n  copying a step's bytes"),
+            std::string::npos);
+  EXPECT_EQ(offload_time_json(p, t)["step_down"], 8 * parameters);
+  p = small_offload_plan("optimizer=disk", 1, base::DType::f32, base::DeviceKind::cuda);
+  t = offload_time(p, &profile, {});
+  EXPECT_DOUBLE_EQ(*t.moving_seconds(), *t.link_seconds);
+  EXPECT_LT(*t.disk_seconds, *t.link_seconds);
+  profile = profile_of(flops, 10);
+  EXPECT_FALSE(offload_time(p, &profile, {}).moving_seconds()) << "the rate of copies is not known";
+}
+
 }  // namespace offload_time_test
 }  // namespace trainyard::plan

@@ -245,7 +245,8 @@ Times times_of(const plan::Plan& plan, const Options& o) {
   if (!o.profile.empty())
     profile = plan::profile_from_json(base::read_file(o.profile, base::largest_description), o.profile);
   const bool on_disk = plan.disk.space > 0;
-  const bool of_disks_alone = profile && on_disk && profile->communication.empty() && plan.topology.world() > 1;
+  const bool copies = profile && plan.link != plan::LinkBytes{};
+  const bool of_disks_alone = profile && (on_disk || copies) && profile->communication.empty() && plan.topology.world() > 1;
   if (of_disks_alone)
     base::log_info("{} has no links: the time of the step's collectives is left out", base::one_line(o.profile));
   if (profile && !of_disks_alone) {
@@ -257,9 +258,12 @@ Times times_of(const plan::Plan& plan, const Options& o) {
   if (!folders.empty() && !on_disk)
     throw base::UsageError("--offload-dir names folders, and this plan has nothing on disk",
                            "add --offload, such as optimizer=disk, or leave out --offload-dir");
-  if (!on_disk) return out;
+  if (!on_disk && !copies) return out;
   const auto time = plan::offload_time(plan, profile ? &*profile : nullptr, folders);
-  if (profile && !time.disk_seconds)
+  if (copies && !time.link_seconds)
+    base::log_info("{} has no rates of copies: profile-comm --local --device cuda measures them",
+                   base::one_line(o.profile));
+  if (profile && on_disk && !time.disk_seconds)
     base::log_info("{} has no rates of folders: profile-comm --local --storage FOLDERS measures them",
                    base::one_line(o.profile));
   else if (profile && profile->ranks == 1 && plan.topology.world() > 1)
@@ -268,7 +272,7 @@ Times times_of(const plan::Plan& plan, const Options& o) {
         base::one_line(o.profile));
   out.text += "\n" + plan::offload_time_text(plan, time, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
   out.json["disk_work"] = plan::offload_time_json(plan, time);
-  if (!profile || !folders.empty()) return out;
+  if (!profile || !on_disk || !folders.empty()) return out;
   const auto by_speed = plan::folders_by_speed(plan::measured_folders(*profile));
   if (by_speed.empty()) return out;
   const auto asked = plan::folders_text(by_speed);
