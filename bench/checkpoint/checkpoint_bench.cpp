@@ -42,7 +42,7 @@ struct Sample {
         const auto shard = plan::layout(flat_group, ranks).shard;
         memory.emplace_back(static_cast<std::size_t>(shard), 0.5f);
         auto& list = shards.views[kind];
-        list.emplace_back(memory.back().data(), checkpoint::dtype_of(kind, dtype),
+        list.emplace_back(memory.back().data(), checkpoint::dtype_of(kind, state),
                           std::initializer_list<std::int64_t>{shard});
         bytes += list.back().bytes();
       }
