@@ -246,7 +246,8 @@ Times times_of(const plan::Plan& plan, const Options& o) {
     profile = plan::profile_from_json(base::read_file(o.profile, base::largest_description), o.profile);
   const bool on_disk = plan.disk.space > 0;
   const bool copies = profile && plan.link != plan::LinkBytes{};
-  const bool of_disks_alone = profile && (on_disk || copies) && profile->communication.empty() && plan.topology.world() > 1;
+  const bool of_disks_alone =
+      profile && (on_disk || copies) && profile->communication.empty() && plan.topology.world() > 1;
   if (of_disks_alone)
     base::log_info("{} has no links: the time of the step's collectives is left out", base::one_line(o.profile));
   if (profile && !of_disks_alone) {
