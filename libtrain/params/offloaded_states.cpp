@@ -146,7 +146,10 @@ template <class Work> void OffloadedStates::blocked(const Work& work) {
 
 void OffloadedStates::wait(const Transfer& transfer) {
   if (transfer.ticket != 0) blocked([&] { storage_->wait(transfer.ticket); });
-  if (transfer.copied.state() != nullptr) gpu_->wait(transfer.copied);
+  if (transfer.copied.state() == nullptr) return;
+  if (gradient_passages_.empty()) return gpu_->wait(transfer.copied);
+  blocked(
+      [&] { gpu_->wait(transfer.copied); });  // the thread of updates copies, once the disk has taken what was there
 }
 
 void OffloadedStates::begin_fetch(int u) {

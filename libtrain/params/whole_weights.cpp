@@ -34,9 +34,9 @@ class WholeWeights : public Weights {
   }
   void acquire(plan::Occurrence occurrence) override {
     auto& arrives = base::at(arrives_, occurrence.flat_group);
+    c_.await_update(occurrence.flat_group);  // not as a wait for the gather, which waits for it
     c_.join(c_.transfers.done(arrives));
     arrives = 0;
-    c_.await_update(occurrence.flat_group);
   }
   void give_back(plan::Occurrence) override {}
   base::View whole(int flat_group) override { return base::at(wholes_, flat_group); }

@@ -31,16 +31,20 @@ void activation_offload_problems(const Plan& p, std::vector<Problem>& out) {
                               text, name_of(p.recompute)),
                    base::text("$recompute full")});
   // In floating point, which cannot overflow.
-  const double inputs = static_cast<double>(p.global_batch) * static_cast<double>(p.sequence) *
+  const double ranks = p.topology.size(Axis::data),
+               inputs = static_cast<double>(p.global_batch) / ranks * static_cast<double>(p.sequence) *
                         static_cast<double>(p.model.layers) * static_cast<double>(p.model.hidden),
                bytes = inputs * static_cast<double>(base::size_of(p.dtype));
   if (bytes > largest_extent)
     out.push_back({fmt::format("{}: a rank would write up to {:.2g} bytes in a step: that is too large to be planned",
                                text, bytes),
                    base::text("a smaller $global-batch or $sequence")});
-  // An extent for each layer and micro-batch in flight, which a rank keeps a list of.
-  const double extents = static_cast<double>(p.model.layers) * static_cast<double>(p.global_batch) /
-                         static_cast<double>(p.micro_batch * p.topology.size(Axis::data));
+  // An extent for each layer and micro-batch in flight, which a rank keeps a list of. Where forward and backward passes
+  // alternate, few are.
+  const bool all_at_once = p.breadth_first(p.batch()) || p.pipeline_schedule == PipelineSchedule::gpipe;
+  const double extents = !all_at_once ? 0
+                                      : static_cast<double>(p.model.layers) * static_cast<double>(p.global_batch) /
+                                            (static_cast<double>(p.micro_batch) * ranks);
   if (bytes <= largest_extent && extents > most_input_extents)
     out.push_back({fmt::format("{}: a rank would keep up to {:.2g} inputs of layers, and it keeps a list of at most {}",
                                text, extents, most_input_extents),

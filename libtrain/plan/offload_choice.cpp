@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -24,10 +25,13 @@ bool is_refused(Plan p, const Offload& offload) {
   return !problems.empty();
 }
 
-MemoryBytes largest_with(Plan p, const Offload& offload) {
+// Of the stage that has most there.
+std::int64_t most_on_host(Plan p, const Offload& offload) {
   p.offload = offload;
-  p.stages = stages_of(p);
-  return largest_memory(p);
+  predict(p);
+  std::int64_t most = 0;
+  for (const auto& stage : p.stage_memory) most = std::max(most, stage.on_host);
+  return most;
 }
 
 Offload fitting(const Plan& plan, std::int64_t bytes, Place of_optimizer, Place of_others) {
@@ -62,12 +66,16 @@ Offload fitting(const Plan& plan, std::int64_t bytes, Place of_optimizer, Place 
 
 }  // namespace
 
-std::int64_t memory_with(Plan p, const Offload& offload) { return largest_with(std::move(p), offload).total(); }
+std::int64_t memory_with(Plan p, const Offload& offload) {
+  p.offload = offload;
+  p.stages = stages_of(p);
+  return largest_memory(p).total();
+}
 
 Offload fitting_offload(const Plan& plan, std::int64_t bytes, std::int64_t host_bytes) {
   if (plan.device != base::DeviceKind::cuda) return fitting(plan, bytes, Place::disk, Place::disk);
   const auto chosen = fitting(plan, bytes, Place::host, Place::host);
-  if (host_bytes == 0 || largest_with(plan, chosen).on_host <= host_bytes) return chosen;
+  if (host_bytes == 0 || most_on_host(plan, chosen) <= host_bytes) return chosen;
   return fitting(plan, bytes, Place::disk, Place::host);
 }
 

@@ -104,19 +104,26 @@ void share_out(OffloadTime& t, const Asked& asked) {
       asked.folders.size() == 1 || (asked.measured.together && asked.folders.size() == asked.measured.folders.size());
 }
 
-// Accumulation steps from which computing takes as long as the bytes. The bytes of a step are affine in them: inputs of
-// layers grow with them; states are the same breadth first, and depth first weights are read in each.
-double hiding_steps(const OffloadTime& t, const Asked& asked, double compute_seconds_of_one) {
-  const auto each = sequences_of_accumulation_step(asked.plan);
-  const auto seconds = [&](std::int64_t steps) {
-    const auto sequences = steps * each;
-    const double disk = t.space == 0 ? 0 : seconds_in_folders(t, asked, disk_of_step(asked.plan, t.stage, sequences));
-    return std::max(disk, seconds_on_link(asked, link_of_step(asked.plan, t.stage, sequences)).value_or(0));
-  };
+// Accumulation steps from which computing takes as long as what `seconds` of so many accumulation steps counts, which
+// is affine from two of them on.
+template <class Seconds> double hiding_steps_of(const Seconds& seconds, double compute_seconds_of_one) {
   if (seconds(1) <= compute_seconds_of_one) return 1;
   const double two = seconds(2), more = seconds(3) - two;
   return compute_seconds_of_one > more ? std::max(2.0, std::ceil((two - 2 * more) / (compute_seconds_of_one - more)))
                                        : never;
+}
+
+// Inputs of layers grow with the accumulation steps; states are the same breadth first, and depth first weights are
+// read in each. Disks and link hide each by itself.
+double hiding_steps(const OffloadTime& t, const Asked& asked, double compute_seconds_of_one) {
+  const auto each = sequences_of_accumulation_step(asked.plan);
+  const auto disk = [&](std::int64_t steps) {
+    return t.space == 0 ? 0.0 : seconds_in_folders(t, asked, disk_of_step(asked.plan, t.stage, steps * each));
+  };
+  const auto link = [&](std::int64_t steps) {
+    return seconds_on_link(asked, link_of_step(asked.plan, t.stage, steps * each)).value_or(0);
+  };
+  return std::max(hiding_steps_of(disk, compute_seconds_of_one), hiding_steps_of(link, compute_seconds_of_one));
 }
 
 OffloadTime of_stage(const Asked& asked, int stage) {

@@ -48,6 +48,11 @@ void expect_the_bits(SmallRun& runs, const std::string& model, const char* dtype
                      const std::vector<std::pair<ParallelLayout, const char*>>& cases) {
   const auto on_device = tiny(runs, fmt::format("on-device-{}-{}", dtype, model.size()), model);
   const auto expected = runs.bits(on_device, runs.run(on_device, {1, 0, 1, dtype}));
+  const auto validation = [](const engine::RunConfig& c) {
+    std::vector<double> out;
+    for (const auto& line : SmallRun::metrics(c)) out.push_back(line.value("validation_loss", 0.0));
+    return out;
+  };
   int number = 0;
   for (auto [layout, text] : cases) {
     layout.dtype = dtype;
@@ -55,6 +60,7 @@ void expect_the_bits(SmallRun& runs, const std::string& model, const char* dtype
     c.output += fmt::format("-{}", number++), c.offload = offload(text);
     const auto where = fmt::format("{}, {} ranks, ZeRO {}, {}", text, layout.ranks, layout.zero, dtype);
     EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << where;
+    EXPECT_EQ(validation(c), validation(on_device)) << where;
     testing::expect_no_difference(runs.reports(), where);
     for (const auto& report : runs.reports())
       EXPECT_NE(report.find("to the host in steps"), std::string::npos) << where;

@@ -277,6 +277,18 @@ TEST(OffloadTime, CopiesOfAGpu) {
   t = offload_time(p, &profile, {});
   EXPECT_DOUBLE_EQ(*t.moving_seconds(), *t.link_seconds);
   EXPECT_LT(*t.disk_seconds, *t.link_seconds);
+  // The disk takes the same time in every step, and the link longer in each accumulation step than computing it.
+  p = small_offload_plan("none", 1, base::DType::f32, base::DeviceKind::cuda);
+  p.recompute = Recompute::layers, p.offload = offload_of_text("optimizer=disk,activations=host", "test");
+  predict(p);
+  const auto compute = 4.0 / 3 * of_sequence / flops;
+  profile =
+      profile_of(flops, static_cast<double>(disk_of_step(p, 0, 1).read + disk_of_step(p, 0, 1).written) / compute);
+  add(profile, "copy.from_device", "64 MiB", 1);
+  add(profile, "copy.to_device", "64 MiB", 1);
+  t = offload_time(p, &profile, {});
+  EXPECT_TRUE(t.moving_seconds() && t.compute_seconds);
+  EXPECT_FALSE(t.hiding_batch);
   profile = profile_of(flops, 10);
   EXPECT_FALSE(offload_time(p, &profile, {}).moving_seconds()) << "the rate of copies is not known";
 }

@@ -114,7 +114,6 @@ class DeepSpeed {
     const bool disk = offload.find("disk") != std::string::npos, host = offload.find("host") != std::string::npos;
     if (!offload.empty()) flags_.push_back("--offload " + offload + (disk ? " --offload-dir FOLDER" : ""));
     remark(host, "host is the memory of a GPU's machine: where ranks compute on the CPU, disk takes its place");
-    remark(weights == "parameters=disk", "weights of a GPU do not lie on disk yet: there, parameters=host");
     const auto usual = [&](std::initializer_list<const char*> keys) {
       return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return at(*zero, key) != nullptr; });
     };

@@ -267,7 +267,7 @@ Times times_of(const plan::Plan& plan, const Options& o) {
   if (profile && on_disk && !time.disk_seconds)
     base::log_info("{} has no rates of folders: profile-comm --local --storage FOLDERS measures them",
                    base::one_line(o.profile));
-  else if (profile && profile->ranks == 1 && plan.topology.world() > 1)
+  else if (profile && on_disk && profile->ranks == 1 && plan.topology.world() > 1)
     base::log_info(
         "{} has rates of one rank: where several ranks share a drive, mpirun -n RANKS measures them together",
         base::one_line(o.profile));
