@@ -172,8 +172,9 @@ TEST(ActivationOffload, Refusals) {
     p.model.ffn = 4 * p.model.hidden;
   });
   EXPECT_NE(large.find("bytes in a step: that is too large"), std::string::npos) << large;
-  const auto many = refused(
-      "activations=disk", [](Plan& p) { p.global_batch = 1 << 24, p.accumulation_order = AccumulationOrder::breadth; });
+  const auto many = refused("activations=disk", [](Plan& p) {
+    p.global_batch = 1 << 20, p.model.layers = 16, p.accumulation_order = AccumulationOrder::breadth;
+  });
   EXPECT_NE(many.find("a list of at most 10000000"), std::string::npos) << many;
   // What states on disk do not go with is no matter of activations.
   EXPECT_EQ(refused("activations=disk", [](Plan& p) { p.optimizer = "lamb"; }), "");
