@@ -280,19 +280,20 @@ TEST(Arena, EveryCategoryHasAName) {
   }
 }
 
-// The snapshot of a save and buffers of offload are host memory on every device; all else is where the rank computes.
+// The snapshot of a save, and states and buffers of offload, are host memory on every device; all else is where the rank computes.
 TEST(Arena, ACategoryHasAPlace) {
   const base::Device gpu{base::DeviceKind::cuda, 1};
   base::CategoryBytes bytes;
   std::int64_t next = 1;
   for (const auto& entry : base::memory_categories) {
-    const bool on_host = entry.category == Category::save_snapshot || entry.category == Category::offload_buffers;
+    const bool on_host = entry.category == Category::save_snapshot || entry.category == Category::offload_buffers ||
+                         entry.category == Category::offloaded_states;
     EXPECT_EQ(base::device_of(entry.category, gpu), on_host ? base::Device{} : gpu) << entry.key;
     EXPECT_EQ(base::device_of(entry.category, {}), base::Device{}) << entry.key;
     bytes[entry.category] = next, next *= 10;
   }
-  EXPECT_EQ(bytes.total(), 1'111'111'111);
-  EXPECT_EQ(bytes.elsewhere(base::DeviceKind::cuda), 1'100'000'000);
+  EXPECT_EQ(bytes.total(), 11'111'111'111);
+  EXPECT_EQ(bytes.elsewhere(base::DeviceKind::cuda), 11'100'000'000);
   EXPECT_EQ(bytes.elsewhere(base::DeviceKind::cpu), 0);
 }
 
