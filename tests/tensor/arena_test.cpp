@@ -280,7 +280,8 @@ TEST(Arena, EveryCategoryHasAName) {
   }
 }
 
-// The snapshot of a save, and states and buffers of offload, are host memory on every device; all else is where the rank computes.
+// The snapshot of a save, and states and buffers of offload, are host memory on every device; all else is where the
+// rank computes.
 TEST(Arena, ACategoryHasAPlace) {
   const base::Device gpu{base::DeviceKind::cuda, 1};
   base::CategoryBytes bytes;
