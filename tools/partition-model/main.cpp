@@ -256,7 +256,7 @@ Times times_of(const plan::Plan& plan, const Options& o) {
     out.json["collectives"] = collectives_json(slowest);
   }
   const auto folders = plan::offload_folders(o.offload_dir, "--offload-dir");
-  if (!folders.empty() && !on_disk)
+  if (!folders.empty() && !on_disk && !o.offload_auto)
     throw base::UsageError("--offload-dir names folders, and this plan has nothing on disk",
                            "add --offload, such as optimizer=disk, or leave out --offload-dir");
   if (!on_disk && !copies) return out;
