@@ -1,4 +1,4 @@
-// --offload auto: decides at each start what has to lie on disk, for the memory that a rank may use.
+// --offload auto: decides at each start what has to lie elsewhere, for the memory that a rank may use.
 #pragma once
 
 #include "libtrain/plan/plan.h"
@@ -11,9 +11,8 @@
 namespace trainyard::engine {
 
 // Returns the text of the offload that --offload takes (plan/offload_choice.h), and one sentence about it. `limit` is
-// --memory-limit, `memory` the bytes of memory_of_every_rank. EnvironmentError if nothing fits `memory`. An offload
-// that does not fit `limit` is refused later, like any other plan.
-// `host`: --host-memory, of a GPU.
+// --memory-limit, `host` --host-memory, `memory` the bytes of memory_of_every_rank. EnvironmentError if nothing fits
+// `memory`. An offload that does not fit `limit` or `host` is refused later, like any other plan.
 std::pair<std::string, std::string> auto_offload(const plan::Plan& plan, const std::string& limit,
                                                  std::optional<std::int64_t> memory, const std::string& host = {});
 

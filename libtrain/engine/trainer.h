@@ -65,9 +65,8 @@ class Trainer {
   // `stop_now` is asked on every rank (plan/schedule/schedule.h says when), and the answers are joined. If any rank
   // says yes, the step is abandoned, no weight has changed, and the result is false. An empty function says no. On a
   // GPU the step has only been submitted when this returns: nothing inside it waits for the device, unless states are
-  // offloaded. At most two steps
-  // may be under way; only one if a step may be skipped, because the next update depends on how many were, and the
-  // limits of the next step on the numbers of this one.
+  // offloaded. At most two steps may be under way; only one if a step may be skipped, because the next update depends
+  // on how many were, and the limits of the next step on the numbers of this one.
   bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
   // Waits for the oldest step that was begun and not finished, and returns its outcome. After an outcome that ends the
   // run, no later step has changed anything either.

@@ -38,8 +38,9 @@ class GatheredWeights : public Weights {
     acquired_ = 0;
     for (auto& slot : slots_) slot.coming = slot.last_lease = -1;
     // What the host updated came up since the last lease, and `compute` has waited for it. Gathers follow that.
-    if (c_.offloaded != nullptr && c_.compute.on_gpu())
-      for (auto& slot : slots_) slot.released = c_.compute.record();
+    if (c_.offloaded == nullptr || !c_.compute.on_gpu()) return;
+    const auto now = c_.compute.record();
+    for (auto& slot : slots_) slot.released = now;
   }
 
   // A fetch (the gather for a lease) may be issued once the previous lease that used the same slot has ended. All

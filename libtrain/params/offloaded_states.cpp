@@ -148,8 +148,8 @@ void OffloadedStates::wait(const Transfer& transfer) {
   if (transfer.ticket != 0) blocked([&] { storage_->wait(transfer.ticket); });
   if (transfer.copied.state() == nullptr) return;
   if (gradient_passages_.empty()) return gpu_->wait(transfer.copied);
-  blocked(
-      [&] { gpu_->wait(transfer.copied); });  // the thread of updates copies, once the disk has taken what was there
+  // The thread of updates copies, once the disk has taken what was in the buffer.
+  blocked([&] { gpu_->wait(transfer.copied); });
 }
 
 void OffloadedStates::begin_fetch(int u) {
@@ -288,22 +288,25 @@ const kernels::StepNumbers* OffloadedStates::numbers_for_update(const kernels::S
   return copy;
 }
 
+// Places that do not change from step to step.
+void OffloadedStates::find_on_device(const OnDevice& on_device) {
+  for (const auto& tile : tiles_) {
+    auto& views = on_device_.emplace_back();
+    for (const auto& column : plan_.columns())
+      views.push_back(plan_.source_of(tile.flat_group, column.held, column.state) == Source::device
+                          ? on_device(tile.flat_group, column.held, column.state, tile.range)
+                          : base::View{});
+  }
+}
+
 void OffloadedStates::stream(const std::function<void(const Tile&)>& update, const OnDevice& on_device) {
   finish_update();
   if (gpu_ != nullptr) {
     // What visits the host is final, and what leases copied from there has arrived: `compute` waited for it.
     updates_->wait(gpu_->record());
     updates_->wait(gradients_down_);
-    on_device_.resize(tiles_.size());
+    if (on_device_.empty()) find_on_device(on_device);
     changed_on_device_.assign(base::size(tiles_.back().flat_group) + 1, {});
-  }
-  for (std::size_t i = 0; i < tiles_.size(); ++i) {
-    const auto& tile = tiles_[i];
-    if (gpu_ != nullptr && on_device_[i].empty())
-      for (const auto& column : plan_.columns())
-        on_device_[i].push_back(plan_.source_of(tile.flat_group, column.held, column.state) == Source::device
-                                    ? on_device(tile.flat_group, column.held, column.state, tile.range)
-                                    : base::View{});
   }
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     const int u = tiles_[i].flat_group;

@@ -132,6 +132,7 @@ class OffloadedStates {
   base::View on_host(int extent) const;  // of an extent there
   Ticket transfer(int extent, std::int64_t first, std::int64_t elements, std::byte* memory, Way way);
   void make_tiles();
+  void find_on_device(const OnDevice& on_device);
   void reserve(const OffloadMemory& memory);
   void pin();
   // The thread of updates calls these with the number of a tile.

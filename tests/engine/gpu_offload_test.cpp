@@ -1,5 +1,6 @@
 // Runs on a GPU whose states lie on the host or on disk: the bits of a run on the device, predicted memory and copies,
 // resumes from one place to the other, and a device that is too small without.
+#include "libtrain/base/error.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/tensor/gpu.h"
@@ -169,6 +170,12 @@ TEST(GpuOffload, TrainsWhatTheDeviceCannotHold) {
   };
   const auto with = bytes("optimizer=host"), without = bytes("none");
   ASSERT_LT(with + (1 << 20), without);
+  auto of_host = c;
+  SmallRun::apply(layout, of_host);
+  of_host.offload = offload("optimizer=host"), of_host.host_memory = "1MiB";
+  EXPECT_THROW(engine::make_setup(of_host, 1, 1), base::Error);
+  of_host.host_memory = "1GiB";
+  EXPECT_NO_THROW(engine::make_setup(of_host, 1, 1));
   // Results and lists are outside of the arenas.
   setenv("TRAINYARD_EMULATED_MEMORY", std::to_string(with + (without - with) / 2).c_str(), 1);
   c.output += "-refused";
