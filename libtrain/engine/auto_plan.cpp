@@ -8,6 +8,7 @@
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/plan/cost/memory.h"
+#include "libtrain/plan/recompute_choice.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
@@ -23,13 +24,9 @@ namespace {
 
 constexpr auto unknown = std::numeric_limits<std::int64_t>::max();
 
-std::int64_t bytes_of(const plan::Plan& plan) {
-  auto other = plan;
-  other.stages = plan::stages_of(other);
-  return plan::largest_memory(other).total();
-}
+std::int64_t bytes_of(const plan::Plan& plan) { return plan::memory_with(plan, plan.recompute); }
 
-plan::Plan with(plan::Plan plan, int zero, plan::Recompute recompute) {
+plan::Plan with(plan::Plan plan, int zero, const plan::Recomputation& recompute) {
   plan.zero = zero, plan.recompute = recompute;
   return plan;
 }
@@ -69,15 +66,18 @@ std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node) {
 }
 
 plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes) {
+  if (bytes == 0) return with(plan, open.zero ? 0 : plan.zero, plan.recompute);
   std::optional<plan::Plan> least;
-  for (const auto recompute : plan::recomputations)
+  for (const auto form : plan::recomputations)
     for (int zero = open.zero ? 0 : plan.zero; zero <= (open.zero ? 3 : plan.zero); ++zero) {
-      if (open.recompute ? recompute < plan.recompute : recompute != plan.recompute) continue;
-      auto other = with(plan, zero, recompute);
-      if (bytes == 0 || bytes_of(other) <= bytes) return other;
+      if (open.recompute ? form < plan.recompute.most() : form != plan.recompute.most()) continue;
+      if (open.recompute && !plan::may_recompute(plan, form)) continue;
+      auto other = with(plan, zero, plan.recompute);
+      if (open.recompute) other.recompute = plan::fewest_recomputed(other, form, bytes);
+      if (bytes_of(other) <= bytes) return other;
       if (!least || bytes_of(other) < bytes_of(*least)) least = std::move(other);
     }
-  return *least;
+  return least.value_or(plan);
 }
 
 std::optional<std::int64_t> memory_of_every_rank(World& world, tensor::Exec& exec, const Place& place,
@@ -91,8 +91,15 @@ std::optional<std::int64_t> memory_of_every_rank(World& world, tensor::Exec& exe
   return memory == unknown ? std::nullopt : std::optional(memory);
 }
 
+Open open_in(const RunConfig& config) {
+  const bool by_plan = config.plan == auto_plan;
+  return {.zero = by_plan && config.from_plan.open.zero,
+          .recompute = config.recompute_auto || (by_plan && config.from_plan.open.recompute)};
+}
+
 AutoLayout auto_layout(const RunSetup& setup, const std::string& memory_limit, std::optional<std::int64_t> of_ranks) {
-  const auto open = setup.config.from_plan.open;
+  const auto open = open_in(setup.config);
+  const auto asked = base::text(setup.config.plan == auto_plan ? "$plan auto" : "$recompute auto");
   const auto& plan = setup.plan;
   const auto memory = of_ranks.value_or(unknown),
              limit =
@@ -102,13 +109,13 @@ AutoLayout auto_layout(const RunSetup& setup, const std::string& memory_limit, s
   const auto need = bytes_of(layout);
   if (need > memory && limit >= memory && !setup.config.offload_auto)
     throw base::EnvironmentError(
-        base::text("$plan auto: {} needs the least memory, {} a rank, but a rank of this job may use only {}",
-                   words_of_layout(layout), base::size_text(need), base::size_text(memory)),
-        base::text(
-            "more ranks on more machines, more memory (sbatch --mem), or another run with a smaller $micro-batch; to "
-            "start all the same: $zero 3 $recompute full without $plan auto"));
-  auto text = base::text("$plan auto: {} on {}: {} a rank", words_of_layout(layout),
-                         base::counted(plan.topology.world(), "rank"), base::size_text(need));
+        fmt::format("{}: {} needs the least memory, {} a rank, but a rank of this job may use only {}", asked,
+                    words_of_layout(layout), base::size_text(need), base::size_text(memory)),
+        base::text("$offload auto, more ranks on more machines, more memory (sbatch --mem), or another run with a "
+                   "smaller $micro-batch; to start all the same: $zero 3 $recompute full without {}",
+                   asked));
+  auto text = fmt::format("{}: {} on {}: {} a rank", asked, words_of_layout(layout),
+                          base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? "; how much it may use is not known"
                            : fmt::format(" of the {} that it may use", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);

@@ -10,8 +10,8 @@
 #include "libtrain/base/text.h"
 #include "libtrain/engine/loss_scale.h"
 #include "libtrain/engine/outlier_steps.h"
+#include "libtrain/plan/auto_setting.h"
 #include "libtrain/plan/grid/ranges.h"
-#include "libtrain/plan/offload_choice.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
 
@@ -197,7 +197,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) { return g.name == next; });
     fields.insert(before, std::move(f));
   }
-  plan::let_offload_be_auto(fields, c.offload_auto);
+  plan::let_be_auto(fields, "offload", c.offload_auto);
+  plan::let_be_auto(fields, "recompute", c.recompute_auto);
   return fields;
 }
 

@@ -90,6 +90,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   bool profile_step = false;    // fills RunResult::step_profile
   std::string offload_dir;      // comma-separated folders for what plan::Offload has on disk
   bool offload_auto = false;    // --offload auto: each start decides (auto_offload.h); `offload` is none
+  bool recompute_auto = false;  // --recompute auto: the same (auto_plan.h)
   FromPlan from_plan;
   FromCheckpoint from_checkpoint;
 };

@@ -31,7 +31,7 @@ void Evaluator::make_chunks() {
     auto alone = r_.part;
     alone.chunks = {base::at(r_.part.chunks, c)};
     Chunk chunk;
-    chunk.decoder = std::make_unique<model::Decoder>(r_.part, plan::Recompute::none, c);
+    chunk.decoder = std::make_unique<model::Decoder>(r_.part, plan::Recomputation(), c);
     chunk.slots.push_back(std::make_unique<Slot>(r_.memory[tensor::Category::activations],
                                                  plan::activation_bytes(alone, r_.plan.micro(), plan::Pass::evaluate)));
     chunk.evaluation = plan::leases_of(plan::evaluation_accesses(r_.part, c));

@@ -180,8 +180,7 @@ std::string parallel_layout_text(const plan::Plan& p) {
   const auto b = p.batch();
   return fmt::format(
       "{}{}, ZeRO {}, {}{} a rank, {}: {} of {} x {} tokens a step, {}{}{}", base::counted(p.topology.world(), "rank"),
-      plan::sharing_text(p), p.zero,
-      p.recompute == plan::Recompute::none ? "" : plan::recomputed_text(p.recompute) + ", ",
+      plan::sharing_text(p), p.zero, !p.recompute.any() ? "" : plan::recomputed_text(p.recompute) + ", ",
       base::counted(p.threads, "thread"), base::name_of(p.dtype),
       b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch, p.sequence,
       b.local_accumulation > 1 ? fmt::format("local accumulation {}, ", b.local_accumulation) : "",

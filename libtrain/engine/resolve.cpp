@@ -15,6 +15,7 @@
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/start_json.h"
 #include "libtrain/engine/trace_file.h"
+#include "libtrain/plan/recompute_choice.h"
 #include "libtrain/plan/spec/file_layout.h"
 
 #include <fmt/ranges.h>
@@ -61,7 +62,7 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
   const auto made = [&](const RunConfig& c) {
     return make_setup(c, world.size, base::team_threads(c.threads, fair_threads));
   };
-  std::optional<RunSetup> unlimited;  // on rank 0, for --plan auto and --offload auto
+  std::optional<RunSetup> unlimited;  // on rank 0, for what is auto
   const auto make_unlimited = [&] {
     require_output_beside_data(config);
     auto without_limit = config;
@@ -69,13 +70,15 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
     unlimited = made(without_limit);
   };
   std::optional<std::int64_t> memory;
-  if (config.plan == auto_plan || config.offload_auto) memory = memory_of_every_rank(world, exec, place, ranks_on_node);
-  if (config.plan == auto_plan) {
+  const bool decides_layout = config.plan == auto_plan || config.recompute_auto;
+  if (config.recompute_auto) config.recompute = plan::undecided_recomputation(config);
+  if (decides_layout || config.offload_auto) memory = memory_of_every_rank(world, exec, place, ranks_on_node);
+  if (decides_layout) {
     const auto layout = value_of_rank_zero(world, exec, [&] {
       make_unlimited();
       return auto_layout(*unlimited, config.memory_limit, memory);
     });
-    config.zero = layout.zero, config.recompute = layout.recompute;
+    config.zero = layout.zero, config.recompute = layout.recompute, config.recompute_auto = false;
     if (world.rank == 0 && note) note(layout.text);
   }
   std::string offload_choice;

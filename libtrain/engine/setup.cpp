@@ -319,6 +319,7 @@ RunSetup with_layout(RunSetup s, const RunConfig& config) {
   s.config.zero = config.zero, s.config.recompute = config.recompute, s.config.memory_limit = config.memory_limit;
   s.plan.zero = config.zero, s.plan.recompute = config.recompute;
   s.config.offload = s.plan.offload = config.offload, s.config.offload_auto = config.offload_auto;
+  s.config.recompute_auto = config.recompute_auto;
   s.plan.device_memory = limit_of(config);
   refuse(plan::decision_problems(s.plan, s.lanes), base::ExitCode::usage, config);
   s.step.offload_folders = offload_folders(config, s.plan);

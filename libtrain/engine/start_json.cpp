@@ -21,10 +21,12 @@ void from_json(const nlohmann::json& json, LanesOfRun& lanes) {
 }
 
 void to_json(nlohmann::json& json, const AutoLayout& layout) {
-  json = {{"zero", layout.zero}, {"recompute", layout.recompute}, {"text", layout.text}};
+  json = {{"zero", layout.zero}, {"recompute", plan::recomputation_text(layout.recompute)}, {"text", layout.text}};
 }
 void from_json(const nlohmann::json& json, AutoLayout& layout) {
-  layout = {.zero = json.at("zero"), .recompute = json.at("recompute"), .text = json.at("text")};
+  layout = {.zero = json.at("zero"),
+            .recompute = plan::recomputation_of_text(json.at("recompute"), "recompute"),
+            .text = json.at("text")};
 }
 
 void to_json(nlohmann::json& json, const Start& start) {

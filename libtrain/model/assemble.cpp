@@ -110,23 +110,27 @@ BlockFactory block_factory(const std::string& name) {
                          base::value_hint(name, names));
 }
 
-std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, plan::Recompute recomputation, int chunk) {
+std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, const plan::Recomputation& recomputation,
+                                             int chunk) {
   const auto& model = part.model;
   const auto wrong = plan::problems(model);
   if (!wrong.empty())
     throw base::UsageError(fmt::format("model {}: {}", model.name, fmt::join(wrong, "; ")),
                            "change the model: train --help-model describes its keys");
   std::vector<std::unique_ptr<Block>> all;
-  std::int64_t layers = 0;
+  const auto layers = plan::layer_count(part);
+  std::int64_t layer = -1, of_chunk = -1;  // the last one, counted in the part and in the chunk
   for (const auto& place : plan::placed_blocks(part)) {
+    if (place.part == plan::Part::layers) ++layer;
     if (place.chunk != chunk) continue;
     const std::string name = name_of(place.part);
     auto block = not_null(block_factory(name)(place.model, place), "block", name);
-    if (place.part == plan::Part::layers && recomputation == plan::Recompute::layers)
-      block = recompute(std::move(block), layers);
-    if (place.part == plan::Part::layers && recomputation == plan::Recompute::selective)
-      block = recompute_selectively(std::move(block));
-    if (place.part == plan::Part::layers) ++layers;
+    if (place.part == plan::Part::layers) {
+      ++of_chunk;
+      const auto form = recomputation.of_layer(layer, layers);
+      if (form == plan::Recompute::layers) block = recompute(std::move(block), of_chunk);
+      if (form == plan::Recompute::selective) block = recompute_selectively(std::move(block));
+    }
     all.push_back(std::move(block));
   }
   return all;

@@ -29,9 +29,10 @@ void register_branch(const std::string& name, std::shared_ptr<const plan::Branch
 BlockFactory block_factory(const std::string& name);
 
 // The blocks of virtual stage `chunk` of a part, in the order of plan::placed_blocks(part). A whole model is a part
-// with one virtual stage. Layers are wrapped in recompute() or recompute_selectively() when asked for. Throws
+// with one virtual stage. Layers are wrapped in recompute() or recompute_selectively() as `recompute` says of
+// each. Throws
 // UsageError with every entry of plan::problems(model).
-std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part,
-                                             plan::Recompute recompute = plan::Recompute::none, int chunk = 0);
+std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, const plan::Recomputation& recompute = {},
+                                             int chunk = 0);
 
 }  // namespace trainyard::model

@@ -10,7 +10,7 @@
 
 namespace trainyard::model {
 
-Decoder::Decoder(const plan::ModelPart& part, plan::Recompute recompute, int chunk)
+Decoder::Decoder(const plan::ModelPart& part, const plan::Recomputation& recompute, int chunk)
     : model_(part.model), blocks_(assemble(part, recompute, chunk)) {}
 Decoder::~Decoder() = default;
 

@@ -25,7 +25,7 @@ using Observer = std::function<void(const Block& block, base::View stream)>;
 // forward and after backward.
 class Decoder {
  public:
-  explicit Decoder(const plan::ModelPart& part, plan::Recompute recompute = plan::Recompute::none, int chunk = 0);
+  explicit Decoder(const plan::ModelPart& part, const plan::Recomputation& recompute = {}, int chunk = 0);
   ~Decoder();
 
   const plan::ModelConfig& model() const { return model_; }

@@ -26,9 +26,9 @@ void activation_offload_problems(const Plan& p, std::vector<Problem>& out) {
                      base::text("disk in place of host")});
     return;
   }
-  if (p.recompute != Recompute::layers)
+  if (p.recompute.full == 0)
     out.push_back({base::text("{}: with $recompute {} layers keep more than their inputs, and only inputs lie there",
-                              text, name_of(p.recompute)),
+                              text, recomputation_text(p.recompute)),
                    base::text("$recompute full")});
   // In floating point, which cannot overflow.
   const double ranks = p.topology.size(Axis::data),

@@ -5,7 +5,8 @@ namespace trainyard::plan {
 
 ActivationOffload activation_offload_of_stage(const Plan& plan, int stage) {
   if (plan.offload.activations.place == Place::device) return {};
-  return {plan.part_of_stage(stage), plan.micro(), plan.offload.activations, slots_of_stage(plan, stage)};
+  return {plan.part_of_stage(stage), plan.micro(), plan.offload.activations, plan.recompute,
+          slots_of_stage(plan, stage)};
 }
 
 base::StorageTotals activations_of_step(const Plan& plan, int stage, std::int64_t sequences, int reduction_position) {

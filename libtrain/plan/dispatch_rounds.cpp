@@ -61,7 +61,7 @@ std::string rounds_text(const Plan& p, base::Sizes sizes) {
   auto m = layer_model(p.model, layers.front());
   if (p.tensor > 1 || !crosses_in_rounds(m, shape.experts, Pass::train)) return {};
   const auto micros = p.batch().lockstep_micros();
-  const std::int64_t forwards = p.recompute == Recompute::layers ? 2 : 1;
+  const auto recompute = recompute_of_layers(p);
   std::vector<FurtherRounds> further;
   std::int64_t rounds = 0, even = 0, rows = 0;
   for (const auto layer : layers) {
@@ -69,6 +69,7 @@ std::string rounds_text(const Plan& p, base::Sizes sizes) {
     const auto here = most_alike_rounds(m, shape);
     rounds = std::max(rounds, here), even = std::max(even, even_rounds(m, shape));
     rows = std::max(rows, p.expert_parallel * std::min(m.experts.top_k, held_experts(m, shape.experts)) * shape.rows());
+    const std::int64_t forwards = base::at(recompute, layer) == Recompute::layers ? 2 : 1;
     const auto again = here > 1 ? p.expert_parallel * here : 0;
     further.push_back({micros * forwards * (here - 1), micros * std::max<std::int64_t>(0, again - 1), micros * again});
   }

@@ -79,16 +79,6 @@ Offload fitting_offload(const Plan& plan, std::int64_t bytes, std::int64_t host_
   return fitting(plan, bytes, Place::disk, Place::host);
 }
 
-void let_offload_be_auto(std::vector<base::Field>& fields, bool& automatic) {
-  constexpr const char* by_itself = "auto";
-  auto& field = base::field_named(fields, "offload", "the settings");
-  field.get = [&automatic, get = std::move(field.get)] { return automatic ? by_itself : get(); };
-  field.set = [&automatic, set = std::move(field.set)](const std::string& text, const std::string& spelled) {
-    automatic = text == by_itself;
-    set(automatic ? offload_text({}) : text, spelled);
-  };
-}
-
 std::string offload_choice_text(const Plan& plan, const Offload& chosen, std::int64_t bytes) {
   auto text = fmt::format("{} on {}: {} a rank", offload_text(chosen), base::counted(plan.topology.world(), "rank"),
                           base::size_text(memory_with(plan, chosen)));

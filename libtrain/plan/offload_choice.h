@@ -1,12 +1,10 @@
 // What --offload auto takes: the least that lies elsewhere so that a rank fits its memory.
 #pragma once
 
-#include "libtrain/base/fields.h"
 #include "libtrain/plan/plan.h"
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace trainyard::plan {
 
@@ -20,9 +18,6 @@ Offload fitting_offload(const Plan& plan, std::int64_t bytes, std::int64_t host_
 
 // Bytes of memory that a rank of the stage that needs most has with the offload. Reads no prediction.
 std::int64_t memory_with(Plan plan, const Offload& offload);
-
-// Lets the setting "offload" be "auto", too: then `automatic` is set, and the layout's offload is none.
-void let_offload_be_auto(std::vector<base::Field>& fields, bool& automatic);
 
 // "optimizer=disk:0.35 on 2 ranks: 5.80 GB a rank of the 6.00 GB that it may use (none would need 9.10 GB)".
 std::string offload_choice_text(const Plan& plan, const Offload& chosen, std::int64_t bytes);

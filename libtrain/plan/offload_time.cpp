@@ -142,10 +142,10 @@ OffloadTime of_stage(const Asked& asked, int stage) {
   if (t.link != LinkBytes{}) t.link_seconds = seconds_on_link(asked, t.link);
   t.flops_per_second = asked.flops_per_second;
   if (!t.flops_per_second) return t;
-  const double share = p.pipeline == 1 ? 1 : base::at(stage_rows(p), stage).flops;
+  const auto part = p.part_of_stage(stage);
   const double ranks = p.topology.world() / p.pipeline;
   const auto computing = [&](std::int64_t sequences) {
-    return step_flops(p.model, sequences, p.sequence, p.recompute) * share / ranks / *t.flops_per_second;
+    return step_flops(part, sequences, p.sequence, p.recompute) / ranks / *t.flops_per_second;
   };
   t.compute_seconds = computing(p.global_batch);
   const auto each = sequences_of_accumulation_step(p);

@@ -52,17 +52,10 @@ const base::Choices<PipelineSchedule>& schedule_names() {
   return all;
 }
 
-std::string recomputed_text(Recompute recompute) {
-  if (recompute == Recompute::none) return {};
-  return recompute == Recompute::selective ? "norms and activations recomputed" : "layers recomputed";
-}
-
 std::vector<base::Field> fields_of(ParallelLayout& c) {
-  base::Choices<Recompute> recompute;
-  for (const auto r : recomputations) recompute.emplace_back(name_of(r), r);
   using T = base::FieldTrait;
   base::FieldVisitor v;
-  std::string offload = offload_text(c.offload);
+  std::string offload = offload_text(c.offload), recompute = recomputation_text(c.recompute);
   v("global-batch", c.global_batch, run,
     "sequences in a step, over all ranks; a ramp is 16:512/10e6tokens (or samples)", ranges::global_batch);
   v.is({T::identity});
@@ -87,8 +80,8 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "order of sums over ranks. ordered: the same bits on any layout; fast: the library's",
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
   v.is({T::identity});
-  v("recompute", c.recompute, how,
-    "activation recomputation (checkpointing): none, selective (norms, activations) or full", recompute);
+  v("recompute", recompute, how,
+    "activation recomputation (checkpointing): none, selective (norms, activations), full, full:0.5, or auto");
   v.is({T::free_on_resume});
   v("tensor-parallel", c.tensor, how,
     base::text("tensor-parallel ranks, which hold slices of each layer; divides $lanes"), ranges::tensor);
@@ -176,8 +169,9 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   };
   auto& recomputed = base::field_named(fields, "recompute", "a layout");
   recomputed.former_words = {{"full", "layers"}};
-  recomputed.set = [set = std::move(recomputed.set)](const std::string& text, const std::string& spelled) {
-    set(text == "layers" ? "full" : text, spelled);
+  recomputed.get = [&c] { return recomputation_text(c.recompute); };
+  recomputed.set = [&c](const std::string& text, const std::string& spelled) {
+    c.recompute = recomputation_of_text(text, spelled);
   };
   for (const char* name : {"tensor-parallel", "expert-parallel", "pipeline-parallel"}) {
     auto& degree = base::field_named(fields, name, "a layout");

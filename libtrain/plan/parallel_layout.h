@@ -10,6 +10,7 @@
 #include "libtrain/plan/spec/master_format.h"
 #include "libtrain/plan/spec/offload.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
+#include "libtrain/plan/spec/recomputation.h"
 
 #include <cstdint>
 #include <string>
@@ -23,7 +24,7 @@ struct ParallelLayout {
   std::int64_t sequence = 1;                       // tokens; in settings 0 means the model's context
   std::int64_t local_accumulation = 1;             // micro-batches added on a rank before a reduction
   Reduction reduction = Reduction::ordered;
-  Recompute recompute = Recompute::none;
+  Recomputation recompute = {};
   base::DType dtype = base::DType::f32;
   int gathered_layers = 2;         // layers whose flat groups are gathered at once
   int threads = 1;                 // of each rank; in settings 0 means its share of the cores
@@ -50,7 +51,6 @@ std::vector<base::Field> fields_of(ParallelLayout& layout);
 
 const base::Choices<base::DType>& dtype_names();
 std::map<std::string, std::string> dtype_spellings();  // other spellings of these names: "fp16" is "f16"
-std::string recomputed_text(Recompute recompute);      // what is recomputed, in words; empty: nothing
 const base::Choices<base::DeviceKind>& device_names();
 const base::Choices<PipelineSchedule>& schedule_names();  // the schedules that train can follow
 

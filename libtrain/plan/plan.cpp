@@ -39,6 +39,14 @@ std::vector<std::string> flat_groups_of_stage(const Plan& p, int stage) {
 
 }  // namespace
 
+std::vector<Recompute> recompute_of_layers(const Plan& p) {
+  std::vector<Recompute> out(base::size(p.model.layers), Recompute::none);
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    for (const auto& segment : segments(p.part_of_stage(stage), p.recompute))
+      if (segment.part == Part::layers) std::fill_n(out.begin() + segment.first, segment.times, segment.recompute);
+  return out;
+}
+
 int expert_node_of(const ParallelLayout& layout) {
   return layout.expert_parallel % layout.expert_ranks_per_node == 0 ? layout.expert_ranks_per_node : 1;
 }
@@ -175,8 +183,8 @@ std::vector<Traffic> all_validation_traffic(const Plan& p, int rank, std::int64_
   const auto part = p.part_of_stage(p.stage_of(rank));
   const auto rounds = validation_rounds(p.batch(), sequences);
   auto traffic = validation_traffic(part, p.states(), sequences);
-  auto calls = tensor_calls(part, p.micro(), Pass::evaluate, Recompute::none, rounds);
-  for (auto more : {expert_calls(part, p.micro(), Pass::evaluate, Recompute::none, rounds),
+  auto calls = tensor_calls(part, p.micro(), Pass::evaluate, {}, rounds);
+  for (auto more : {expert_calls(part, p.micro(), Pass::evaluate, {}, rounds),
                     pipe_calls(p.model, p.stages, p.stage_of(rank), p.micro(), Pass::evaluate, rounds)})
     calls.insert(calls.end(), more.begin(), more.end());
   for (auto& t : added_up(calls)) traffic.push_back(std::move(t));
@@ -273,7 +281,9 @@ void predict(Plan& p) {
   for (int stage = 0; stage < p.pipeline; ++stage) p.stage_memory.push_back(memory_of_stage(p, stage));
   p.memory = *std::max_element(p.stage_memory.begin(), p.stage_memory.end(),
                                [](const auto& a, const auto& b) { return a.total() < b.total(); });
-  p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
+  p.flops = 0;
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    p.flops += step_flops(p.part_of_stage(stage), p.global_batch, p.sequence, p.recompute);
   p.disk = most_disk_bytes(p);
   p.link = most_link_bytes(p);
   p.traffic.clear();

@@ -116,6 +116,9 @@ std::vector<base::Field> fields_of(Plan& plan);
 // The stages that --partition makes of the model. UsageError as in partition().
 Stages stages_of(const Plan& plan);
 
+// What each layer of the model recomputes. Reads plan.stages.
+std::vector<Recompute> recompute_of_layers(const Plan& plan);
+
 // For each chunk of a stage: the micro-batches of a rank between forward and the end of backward at one time. A
 // micro-batch is in flight longest in the stage's first chunk.
 std::vector<int> slots_of_stage(const Plan& plan, int stage);

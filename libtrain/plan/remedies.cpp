@@ -6,6 +6,8 @@
 #include "libtrain/plan/decision_problems.h"
 #include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/offload_choice.h"
+#include "libtrain/plan/recompute_choice.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
@@ -110,7 +112,7 @@ std::optional<Remedy> recompute_remedy(const Plan& plan) {
   for (const auto recompute : recomputations) {
     auto other = plan;
     other.recompute = recompute;
-    const auto bytes = recompute > plan.recompute ? price(other, Pass::train) : std::nullopt;
+    const auto bytes = recompute > plan.recompute.most() ? price(other, Pass::train) : std::nullopt;
     if (!bytes || (least && least->bytes <= *bytes)) continue;
     least = {base::text("$recompute {}", name_of(recompute)), *bytes};
     if (*bytes <= plan.device_memory) break;
@@ -194,10 +196,10 @@ std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
   auto work = std::int64_t{1} << 19;  // budget in items times parts, the cost of balancing them: a second or so
   std::optional<Remedy> least;
   // With the plan's expert parallelism, or with as much as the experts allow.
-  const auto fits_with = [&](const Degrees& degrees, int zero, Recompute recompute, bool share) {
+  const auto fits_with = [&](const Degrees& degrees, int zero, const Recomputation& recompute, bool share) {
     std::vector<std::string> flags;
     if (zero > plan.zero) flags.push_back(base::text("$zero {}", zero));
-    if (recompute != plan.recompute) flags.push_back(base::text("$recompute {}", name_of(recompute)));
+    if (recompute != plan.recompute) flags.push_back(base::text("$recompute {}", recomputation_text(recompute)));
     if (degrees.tensor != plan.tensor) flags.push_back(base::text("$tensor-parallel {}", degrees.tensor));
     if (degrees.pipeline != plan.pipeline) flags.push_back(base::text("$pipeline-parallel {}", degrees.pipeline));
     const bool same_degrees = degrees.tensor == plan.tensor && degrees.pipeline == plan.pipeline;
@@ -215,15 +217,15 @@ std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
     least = {fmt::format("{}", fmt::join(flags, " ")), *bytes, flags.size() == 1};
     return *bytes <= plan.device_memory;
   };
-  const auto fits = [&](const Degrees& degrees, int zero, Recompute recompute) {
+  const auto fits = [&](const Degrees& degrees, int zero, const Recomputation& recompute) {
     return fits_with(degrees, zero, recompute, false) ||
            (has_experts(plan.model) && fits_with(degrees, zero, recompute, true));
   };
   const auto with_others = [&](const Degrees& degrees) {
-    for (const auto recompute : recomputations)
-      for (int zero = plan.zero; zero <= 3 && recompute >= plan.recompute; ++zero) {
-        if (pass == Pass::evaluate && recompute > plan.recompute) continue;
-        if (fits(degrees, zero, recompute)) return true;
+    for (const auto form : recomputations)
+      for (int zero = plan.zero; zero <= 3 && form >= plan.recompute.most(); ++zero) {
+        if (pass == Pass::evaluate && form > plan.recompute.most()) continue;
+        if (fits(degrees, zero, form == plan.recompute.most() ? plan.recompute : Recomputation(form))) return true;
       }
     return false;
   };
@@ -246,20 +248,44 @@ std::optional<Remedy> more_ranks_remedy(const Plan& plan, Pass pass) {
     const auto least_batch = other.micro_batch * other.local_accumulation * other.topology.size(Axis::data);
     other.global_batch = std::max(plan.global_batch, least_batch);
     other.batch_ramp = plan.batch_ramp.start < least_batch ? BatchRamp() : plan.batch_ramp;
-    for (const auto recompute : {plan.recompute, Recompute::layers}) {
+    for (const auto& recompute : {plan.recompute, Recomputation(Recompute::layers)}) {
       other.recompute = recompute;
       const auto bytes = price(other, pass);
       if (!bytes) return {};
       if (*bytes > plan.device_memory) continue;
       auto flags = fmt::format("{} ranks", ranks);
       if (plan.zero != 3) flags += base::text(" $zero 3");
-      if (recompute != plan.recompute) flags += base::text(" $recompute {}", name_of(recompute));
+      if (recompute != plan.recompute) flags += base::text(" $recompute {}", recomputation_text(recompute));
       if ((other.global_batch != plan.global_batch || other.batch_ramp != plan.batch_ramp) && pass == Pass::train)
         flags += base::text(" $global-batch {}", global_batch_text({other.global_batch, other.batch_ramp}));
       return Remedy{flags, *bytes, false};
     }
   }
   return {};
+}
+
+// The least that lies elsewhere so that these ranks fit: of the plan, else with ZeRO 3, else with recomputation, too.
+std::optional<Remedy> offload_remedy(const Plan& plan, Pass pass) {
+  if (pass == Pass::evaluate) return {};
+  auto other = plan;
+  std::vector<std::string> flags;
+  const auto fits = [&]() -> std::optional<Remedy> {
+    if (!decision_problems(other).empty()) return {};
+    const auto offload = fitting_offload(other, plan.device_memory);
+    const auto bytes = memory_with(other, offload);
+    if (bytes > plan.device_memory || !offload.any()) return {};
+    auto all = flags;
+    all.push_back(base::text("$offload {}", offload_text(offload)));
+    return Remedy{fmt::format("{}", fmt::join(all, " ")), bytes, flags.empty()};
+  };
+  if (auto remedy = fits()) return remedy;
+  if (plan.zero < 3) {
+    other.zero = 3, flags.push_back(base::text("$zero 3"));
+    if (auto remedy = fits()) return remedy;
+  }
+  if (plan.recompute == Recompute::layers || !may_recompute(plan, Recompute::layers)) return {};
+  other.recompute = Recompute::layers, flags.push_back(base::text("$recompute full"));
+  return fits();
 }
 
 // What is left to do if no layout fits.
@@ -291,8 +317,12 @@ std::string remedies(const Plan& plan, Pass pass, std::string_view limit) {
   const auto joint = joint_remedy(plan, pass);
   if (joint && joint->bytes <= plan.device_memory)
     return needs(*joint) + " and fits" + (joint->alone ? "" : "; none of these alone is enough");
+  const auto offload = offload_remedy(plan, pass);
   if (const auto ranks = more_ranks_remedy(plan, pass))
-    return needs(*ranks) + fmt::format(" and fits; on {} nothing does", base::counted(plan.topology.world(), "rank"));
+    return needs(*ranks) + " and fits; " +
+           (offload ? needs(*offload) + " and fits"
+                    : fmt::format("on {} nothing does", base::counted(plan.topology.world(), "rank")));
+  if (offload) return needs(*offload) + " and fits";
   if (joint && nears(*joint) && std::find(nearer.begin(), nearer.end(), needs(*joint)) == nearer.end())
     nearer.push_back(needs(*joint));
   const auto last = last_remedy(plan, memory.reserve, limit);

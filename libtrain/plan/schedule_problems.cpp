@@ -22,10 +22,10 @@ void schedule_problems(const Plan& p, std::vector<Problem>& out) {
                               "$pipeline-schedule {} does not",
                               schedule_text(p)),
                    base::text("$pipeline-schedule gpipe, or $accumulation-order depth")});
-  if (p.pipeline_schedule == PipelineSchedule::zero_bubble && p.recompute != Recompute::none)
+  if (p.pipeline_schedule == PipelineSchedule::zero_bubble && p.recompute.any())
     out.push_back({base::text("$pipeline-schedule zero-bubble computes weight gradients later, from activations that "
                               "$recompute {} does not keep",
-                              name_of(p.recompute)),
+                              recomputation_text(p.recompute)),
                    base::text("$recompute none, or $pipeline-schedule 1f1b")});
 }
 

@@ -36,9 +36,16 @@ std::string items_text(const std::vector<std::string>& names, const Items& run) 
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-// FLOPs of each part of the model for a token. Recompute::none leaves out what is recomputed.
-std::vector<double> flops_of_parts(const Plan& p, Recompute recompute) {
-  return part_weights(item_weights("flops", {p.model, p.sequence, recompute}), p.stages.boundaries);
+// FLOPs of each part of the model for a token, with what is recomputed, or without it.
+std::vector<double> flops_of_parts(const Plan& p, const Recomputation& recompute) {
+  std::vector<double> out(base::size(p.stages.parts()), 0);
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    for (const auto& segment : segments(p.part_of_stage(stage), recompute)) {
+      auto flops = 3 * segment.kind->forward_flops(segment.model, p.sequence);
+      if (segment.recompute == Recompute::layers) flops += segment.kind->recompute_flops(segment.model, p.sequence);
+      base::at(out, p.stages.part(stage, segment.chunk)) += static_cast<double>(segment.times) * flops;
+    }
+  return out;
 }
 
 // FLOPs of weight gradients that are computed apart.
@@ -145,8 +152,7 @@ nlohmann::ordered_json stages_json(const Plan& p) {
 
 std::optional<Idle> idle_of(const Plan& p) {
   if (p.pipeline == 1) return {};
-  const auto plain = flops_of_parts(p, Recompute::none), all = flops_of_parts(p, p.recompute),
-             apart = apart_flops_of_parts(p);
+  const auto plain = flops_of_parts(p, {}), all = flops_of_parts(p, p.recompute), apart = apart_flops_of_parts(p);
   std::vector<PartCosts> costs;
   for (std::size_t i = 0; i < all.size(); ++i)
     costs.push_back({plain[i] / 3, all[i] - plain[i] / 3 - apart[i], apart[i], 0});

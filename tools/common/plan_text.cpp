@@ -20,7 +20,7 @@ namespace {
 // Bytes sent again for recomputation, because layers run forward twice. They are counted for a rank of the stage that
 // has a micro-batch in every accumulation step, among its tensor-parallel and expert-parallel ranks.
 std::int64_t sent_again(const plan::Plan& p, int stage) {
-  const auto sent = [&](plan::Recompute recompute) {
+  const auto sent = [&](const plan::Recomputation& recompute) {
     std::int64_t bytes = 0;
     const auto part = p.part_of_stage(stage);
     const auto micro = p.micro();
@@ -30,7 +30,7 @@ std::int64_t sent_again(const plan::Plan& p, int stage) {
       for (const auto& t : plan::added_up(calls)) bytes += t.bytes;
     return bytes;
   };
-  return sent(p.recompute) - sent(plan::Recompute::none);
+  return sent(p.recompute) - sent({});
 }
 
 // Bytes that the first rank of a stage sends to its replicas, in the stage where it sends most.

@@ -8,6 +8,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/io/layout_file.h"
+#include "libtrain/plan/auto_setting.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/data_use.h"
 #include "libtrain/plan/grid/ranges.h"
@@ -17,6 +18,7 @@
 #include "libtrain/plan/offload_time_text.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/recompute_choice.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/spec/objective.h"
@@ -41,7 +43,7 @@ struct Options {
   std::string model = "gpt2-micro", data, device_memory, host_memory, profile, output, offload_dir;
   std::int64_t vocabulary = 0, lanes = 0;
   int ranks = 1;
-  bool json = false, force = false, bytes = false, offload_auto = false;
+  bool json = false, force = false, bytes = false, offload_auto = false, recompute_auto = false;
 };
 
 // Facts from the index of a shard set. train checks the rest of the index.
@@ -153,6 +155,7 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
     base::log_warning("--gradient-dtype {} is only for comparison: train adds gradients in f32, and refuses this plan",
                       base::name_of(p.gradient_dtype));
   decide_vocabulary(p.model, o, set);
+  if (o.recompute_auto) p.recompute = plan::undecided_recomputation(p);
   if (o.lanes > 0) p.model.lanes = o.lanes;
   if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);
   if (p.sequence == 0) p.sequence = p.model.context;
@@ -163,12 +166,25 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
   return p;
 }
 
+void require_device_memory(const plan::Plan& p, const char* asked) {
+  if (p.device_memory == 0)
+    throw base::UsageError(fmt::format("{} auto takes the least that fits, and nothing says what a rank has", asked),
+                           "--device-memory 80GB");
+}
+
+// For --recompute auto.
+void decide_recompute(plan::Plan& p, const Options& o) {
+  if (!o.recompute_auto) return;
+  require_device_memory(p, "--recompute");
+  p.recompute = plan::fitting_recomputation(p, p.device_memory);
+  base::log_info("--recompute auto: {}: {} of {}", plan::recomputation_text(p.recompute),
+                 base::size_text(plan::memory_with(p, p.recompute)), base::size_text(p.device_memory));
+}
+
 // For --offload auto.
 void decide_offload(plan::Plan& p, const Options& o) {
   if (!o.offload_auto) return;
-  if (p.device_memory == 0)
-    throw base::UsageError("--offload auto takes the least that fits, and nothing says what a rank has",
-                           "--device-memory 80GB");
+  require_device_memory(p, "--offload");
   p.offload = plan::fitting_offload(p, p.device_memory, host_memory_of(o));
   base::log_info("--offload auto: {}", plan::offload_choice_text(p, p.offload, p.device_memory));
 }
@@ -340,7 +356,8 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->group("Parallel layout");
   auto fields = flag_fields(p);
-  plan::let_offload_be_auto(fields, o.offload_auto);
+  plan::let_be_auto(fields, "offload", o.offload_auto);
+  plan::let_be_auto(fields, "recompute", o.recompute_auto);
   tools::ConfigFlags flags(app, fields);
   app.add_option("--device-memory", o.device_memory,
                  "memory of one rank, for example 80GB; exit 3 when the plan does not fit")
@@ -369,6 +386,7 @@ int main(int argc, char** argv) {
     const auto set = facts_of(o.data);
     auto plan = decide(p, o, set);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
+    decide_recompute(plan, o);
     decide_offload(plan, o);
     plan::predict(plan);
     if (const auto idle = plan::idle_text(plan.batch()); !idle.empty()) base::log_warning("{}", idle);

@@ -61,6 +61,35 @@ std::vector<Segment> segments(const ModelPart& p) {
   return out;
 }
 
+std::int64_t layer_count(const ModelPart& p) {
+  std::int64_t layers = 0;
+  for (const auto& items : p.chunks)
+    layers +=
+        std::max<std::int64_t>(0, std::min(items.end, p.model.layers + 1) - std::max<std::int64_t>(items.begin, 1));
+  return layers;
+}
+
+std::vector<Segment> segments(const ModelPart& p, const Recomputation& recomputation) {
+  std::vector<Segment> out;
+  const auto layers = layer_count(p), full = recomputation.full_layers(layers),
+             recomputed = full + recomputation.selective_layers(layers);
+  std::int64_t before = 0;  // layers of the segments so far
+  for (auto& segment : segments(p)) {
+    if (segment.part != Part::layers) {
+      out.push_back(std::move(segment));
+      continue;
+    }
+    for (auto left = segment.times; left > 0;) {
+      const auto end = before < full ? full : before < recomputed ? recomputed : layers;
+      segment.times = std::min(left, end - before);
+      segment.recompute = recomputation.of_layer(before, layers);
+      out.push_back(segment);
+      segment.first += segment.times, before += segment.times, left -= segment.times;
+    }
+  }
+  return out;
+}
+
 std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& p, const Segment& segment) {
   std::vector<FlatGroup> out;
   std::vector<Segment> here;  // filled only if something is borrowed: there may be as many segments as layers

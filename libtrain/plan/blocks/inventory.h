@@ -4,6 +4,7 @@
 #include "libtrain/plan/blocks/block_kind.h"
 #include "libtrain/plan/blocks/flat_group.h"
 #include "libtrain/plan/spec/model_config.h"
+#include "libtrain/plan/spec/recomputation.h"
 
 #include <cstdint>
 #include <string>
@@ -48,9 +49,10 @@ struct Segment {
   const BlockKind* kind;
   ModelConfig model;  // as these blocks see it (plan/spec/layer_model.h); their kind gets it as argument
   std::int64_t times = 1;
-  std::int64_t first = 0;    // index among the blocks of its Part in the whole model
-  int chunk = 0;             // index of the chunk in the ModelPart
-  ExpertShare experts = {};  // of the ModelPart
+  std::int64_t first = 0;                 // index among the blocks of its Part in the whole model
+  int chunk = 0;                          // index of the chunk in the ModelPart
+  ExpertShare experts = {};               // of the ModelPart
+  Recompute recompute = Recompute::none;  // of layers, if asked for
   // The flat groups of its i-th block, as a rank of the ModelPart holds them.
   std::vector<FlatGroup> flat_groups(std::int64_t i = 0) const {
     return kind->held_flat_groups(model, first + i, experts);
@@ -58,6 +60,9 @@ struct Segment {
 };
 // The embedding, the layers and the head, with their registered kinds.
 std::vector<Segment> segments(const ModelPart& part);
+// The same, where layers of a segment also recompute alike.
+std::vector<Segment> segments(const ModelPart& part, const Recomputation& recomputation);
+std::int64_t layer_count(const ModelPart& part);
 
 // One block of the model with its place: a block is made from this.
 struct PlacedBlock {

@@ -5,7 +5,6 @@
 #include "libtrain/plan/cost/activations.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace trainyard::plan {
@@ -20,7 +19,7 @@ Items layers_in(const ModelConfig& model, const Items& items) {
 }  // namespace
 
 ActivationOffload::ActivationOffload(const ModelPart& part, const MicroShape& shape, const Placement& placement,
-                                     const std::vector<int>& slots) {
+                                     const Recomputation& recompute, const std::vector<int>& slots) {
   if (placement.place == Place::device) return;
   on_host_ = placement.place == Place::host;
   std::int64_t all = 0;
@@ -28,7 +27,7 @@ ActivationOffload::ActivationOffload(const ModelPart& part, const MicroShape& sh
     const auto of_chunk = layers_in(part.model, items);
     all += layers_.emplace_back(std::max<std::int64_t>(0, of_chunk.end - of_chunk.begin));
   }
-  auto left = static_cast<std::int64_t>(std::ceil(placement.share * static_cast<double>(all)));
+  auto left = share_of(placement.share, recompute.full_layers(all));
   for (auto& layers : layers_) left -= layers = std::min(layers, left);
   bytes_ = shape.own_rows() * part.model.hidden * shape.element_bytes();
   slots_ = slots;

@@ -17,14 +17,15 @@ namespace trainyard::plan {
 // While one input is copied, the ones before are still written. While one is used, the next ones are already read.
 inline constexpr std::int64_t most_input_writes = 2, most_input_reads = 3;
 
-// With Recompute::layers, a layer keeps its input alone. Of a rank, whose layers all have inputs of one size. An extent
+// A layer with Recompute::layers keeps its input alone. Of a rank, whose layers all have inputs of one size. An extent
 // holds the input of one layer for one slot, which is a micro-batch in flight of a chunk (virtual stage).
 class ActivationOffload {
  public:
   ActivationOffload() = default;  // all inputs stay in memory
-  // slots: for each chunk of the part, the micro-batches in flight. A share means the first layers, counted up.
+  // slots: for each chunk of the part, the micro-batches in flight. A share is of the layers that are recomputed in
+  // full, which are the first ones of the rank. It means the first of these, counted up.
   ActivationOffload(const ModelPart& part, const MicroShape& shape, const Placement& placement,
-                    const std::vector<int>& slots);
+                    const Recomputation& recompute, const std::vector<int>& slots);
 
   bool any() const { return layers() > 0; }
   // Of each chunk, how many layers have their inputs on disk: its first ones. Empty if the part has none there.

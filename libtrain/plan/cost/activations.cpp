@@ -1,6 +1,7 @@
 // Sums and maxima over the segments of a part.
 #include "libtrain/plan/cost/activations.h"
 
+#include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/spec/widths.h"
@@ -16,24 +17,20 @@ std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
 
 namespace {
 
-StackBytes on_stack(const Segment& segment, const MicroShape& s, Recompute recompute) {
+StackBytes on_stack(const Segment& segment, const MicroShape& s) {
   const auto& m = segment.model;
-  if (segment.part == Part::layers && recompute == Recompute::selective) return segment.kind->selective_bytes(m, s);
+  if (segment.recompute == Recompute::selective) return segment.kind->selective_bytes(m, s);
   const auto bytes = segment.kind->saved_bytes(m, s);
-  if (segment.part == Part::layers && recompute == Recompute::layers)
-    return {stream_bytes(m, s), stream_bytes(m, s) + bytes, bytes};
+  if (segment.recompute == Recompute::layers) return {stream_bytes(m, s), stream_bytes(m, s) + bytes, bytes};
   return {bytes, bytes, 0};
 }
 
-}  // namespace
-
 // A block runs above what the blocks before it keep.
-StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute, std::int64_t elsewhere) {
-  const auto s = part.own_shape(shape);
+StackBytes saved_by(const std::vector<Segment>& blocks, const MicroShape& s, std::int64_t elsewhere) {
   StackBytes all{0, 0, 0};
-  for (const auto& segment : segments(part)) {
+  for (const auto& segment : blocks) {
     if (segment.times == 0) continue;
-    const auto bytes = on_stack(segment, s, recompute);
+    const auto bytes = on_stack(segment, s);
     const auto there = segment.part == Part::layers ? std::min(elsewhere, segment.times) : 0,
                here = segment.times - there;
     elsewhere -= there;
@@ -45,7 +42,15 @@ StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute
   return all;
 }
 
-std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pass pass, Recompute recompute) {
+}  // namespace
+
+StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute,
+                       std::int64_t elsewhere) {
+  return saved_by(segments(part, recompute), part.own_shape(shape), elsewhere);
+}
+
+std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pass pass,
+                              const Recomputation& recompute) {
   const auto s = part.own_shape(shape);
   const auto& m = part.model;
   if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(part, s, recompute).most;
@@ -64,28 +69,28 @@ namespace {
 
 // What an evaluation of one block has in its chunk's slot (kept), and in the shared place of what is not kept
 // (passing).
-StackBytes evaluated(const Segment& segment, const MicroShape& s, Recompute recompute) {
+StackBytes evaluated(const Segment& segment, const MicroShape& s) {
   const auto bytes = segment.kind->evaluation_bytes(segment.model, s);
-  if (segment.part != Part::layers || recompute == Recompute::none) return {bytes, bytes, 0};
-  if (recompute == Recompute::layers) return {0, bytes, bytes};
+  if (segment.recompute == Recompute::none) return {bytes, bytes, 0};
+  if (segment.recompute == Recompute::layers) return {0, bytes, bytes};
   return segment.kind->selective_evaluation_bytes(segment.model, s);
 }
 
 }  // namespace
 
 // Validation passes use the slots, too. They may need more, if an evaluation's capacity gives experts more places.
-SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute, const std::vector<int>& slots,
-                     const std::vector<std::int64_t>& elsewhere) {
+SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute,
+                     const std::vector<int>& slots, const std::vector<std::int64_t>& elsewhere) {
   const auto s = part.own_shape(shape);
   const bool several = std::accumulate(slots.begin(), slots.end(), 0) > 1;
   SlotBytes out;
-  for (const auto& chunk : part.chunks) {
-    auto one = part;
-    one.chunks = {chunk};
-    const auto saved = saved_bytes(one, s, recompute, elsewhere.empty() ? 0 : elsewhere[out.of_chunk.size()]);
+  std::vector<std::vector<Segment>> chunks(part.chunks.size());
+  for (auto& segment : segments(part, recompute)) base::at(chunks, segment.chunk).push_back(std::move(segment));
+  for (const auto& blocks : chunks) {
+    const auto saved = saved_by(blocks, s, elsewhere.empty() ? 0 : elsewhere[out.of_chunk.size()]);
     auto kept = several ? saved.kept : saved.most, passing = several ? saved.passing : 0;
-    for (const auto& segment : segments(one)) {
-      const auto bytes = evaluated(segment, s, recompute);
+    for (const auto& segment : blocks) {
+      const auto bytes = evaluated(segment, s);
       kept = std::max(kept, several ? bytes.kept : bytes.most);
       if (several) passing = std::max(passing, bytes.passing);
     }

@@ -14,7 +14,7 @@ namespace trainyard::plan {
 // is the inputs of all layers plus everything that one layer saves. With Recompute::selective, it is what all layers
 // keep plus what one branch does not keep. With Recompute::layers the first `elsewhere` layers keep nothing in memory
 // (plan/cost/activation_offload.h).
-StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute = Recompute::none,
+StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute = {},
                        std::int64_t elsewhere = 0);
 
 // The hidden states [own rows, hidden] in the working dtype. Forward stores activations there, and backward their
@@ -23,7 +23,7 @@ StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute
 // which never needs more).
 std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);
 std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pass pass,
-                              Recompute recompute = Recompute::none);
+                              const Recomputation& recompute = {});
 
 // Activation bytes of the micro-batches that a rank has in flight. Each micro-batch has a slot in each chunk. If there
 // are several slots, they share one place for what the running block does not keep.
@@ -34,8 +34,8 @@ struct SlotBytes {
 };
 // slots: for each chunk of the part, the number of micro-batches in flight at one time. elsewhere: for each chunk, of
 // how many layers the inputs are not in memory; empty: all are.
-SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute, const std::vector<int>& slots,
-                     const std::vector<std::int64_t>& elsewhere = {});
+SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute,
+                     const std::vector<int>& slots, const std::vector<std::int64_t>& elsewhere = {});
 
 // High-water mark of the workspace arena over a whole pass (train: forward and backward). It is the bytes of the
 // attention lists (plan/cost/attention_lists.h) plus the workspace of the largest block. Recomputation does not change

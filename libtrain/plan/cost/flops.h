@@ -1,4 +1,4 @@
-// FLOPs of one optimizer step, by formula: of the model, or including what recomputation adds.
+// FLOPs of one optimizer step, by formula: of the model or a part of it, or including what recomputation adds.
 #pragma once
 
 #include "libtrain/plan/blocks/inventory.h"
@@ -14,7 +14,7 @@ namespace trainyard::plan {
 // nothing, since it repeats no matrix product. Recompute::layers adds the second forward of the layers, not of the
 // head. That forward ends with what backward reads, so it omits the last product. For GPT it is 16 B s L h^2 (1 +
 // s/(4h)); the reference repeats the whole forward, 24 B s L h^2 (1 + s/(6h)).
-double step_flops(const ModelConfig& model, std::int64_t sequences, std::int64_t sequence,
-                  Recompute recompute = Recompute::none);
+double step_flops(const ModelPart& part, std::int64_t sequences, std::int64_t sequence,
+                  const Recomputation& recompute = {});
 
 }  // namespace trainyard::plan

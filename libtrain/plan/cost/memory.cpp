@@ -51,11 +51,11 @@ std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& 
   return most;
 }
 
-MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
-                        const InFlight& in_flight) {
+MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro,
+                        const Recomputation& recompute, const InFlight& in_flight) {
   const FlatGroupTable table(part, states.topology);
   const auto s = state_bytes(table, states);
-  const ActivationOffload inputs(part, micro, in_flight.activations, in_flight.slots);
+  const ActivationOffload inputs(part, micro, in_flight.activations, recompute, in_flight.slots);
   const auto activations =
       (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
       slot_bytes(part, micro, recompute, in_flight.slots, inputs.layers_of_chunks()).total(in_flight.slots) +

@@ -38,8 +38,8 @@ struct InFlight {
 
 // Equal on every rank of a stage. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank,
 // micro.device where it computes.
-MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
-                        const InFlight& in_flight = {});
+MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro,
+                        const Recomputation& recompute, const InFlight& in_flight = {});
 
 // Bytes of one loaded micro-batch: tokens, targets, positions, document starts, weights and keys. A model that sees
 // both ways also has the ends of documents. The reserve has room for one micro-batch in flight and the next one. It

@@ -73,11 +73,12 @@ std::int64_t sent_in(const SizedCalls& c) {
 
 // The calls of a part's blocks for `micros` micro-batches among `ranks` ranks. of_block(segment, times) returns the
 // calls of one block, multiplied by `times`.
-template <class Calls>
-std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::int64_t micros, Calls of_block) {
+template <class Calls> std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part,
+                                                               const Recomputation& recompute, std::int64_t micros,
+                                                               Calls of_block) {
   std::vector<SizedCalls> out;
   if (ranks == 1 || micros == 0) return out;
-  for (const auto& segment : segments(part))
+  for (const auto& segment : segments(part, recompute))
     for (auto& c : of_block(segment, micros * segment.times)) {
       const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
         return o.group == c.group && o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;
@@ -143,21 +144,21 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   return out;
 }
 
-std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
-                                     std::int64_t micros) {
-  return calls_of_blocks(micro.tensor, part, micros, [&](const Segment& s, std::int64_t times) {
+std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass,
+                                     const Recomputation& recompute, std::int64_t micros) {
+  return calls_of_blocks(micro.tensor, part, recompute, micros, [&](const Segment& s, std::int64_t times) {
     std::vector<SizedCalls> out;
-    for (const auto& c : s.kind->tensor_calls(s.model, part.own_shape(micro), pass, recompute))
+    for (const auto& c : s.kind->tensor_calls(s.model, part.own_shape(micro), pass, s.recompute))
       out.push_back({Axis::tensor, micro.tensor, c.operation, c.type, c.bytes, times * c.calls, times * c.calls});
     return out;
   });
 }
 
-std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
-                                     std::int64_t micros) {
-  return calls_of_blocks(part.experts.across(), part, micros, [&](const Segment& s, std::int64_t times) {
+std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass,
+                                     const Recomputation& recompute, std::int64_t micros) {
+  return calls_of_blocks(part.experts.across(), part, recompute, micros, [&](const Segment& s, std::int64_t times) {
     std::vector<SizedCalls> out;
-    for (const auto& c : s.kind->expert_calls(s.model, part.own_shape(micro), pass, recompute))
+    for (const auto& c : s.kind->expert_calls(s.model, part.own_shape(micro), pass, s.recompute))
       for (auto& sized : expert_group_calls(part.experts, c, times)) out.push_back(std::move(sized));
     return out;
   });

@@ -25,13 +25,13 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
 // Every tensor-parallel collective of a rank for `micros` micro-batches (BlockKind::tensor_calls), added up by
 // operation and size. Pass::train counts forward, backward and what recomputation repeats. Empty without tensor
 // parallelism.
-std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
-                                     std::int64_t micros);
+std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass,
+                                     const Recomputation& recompute, std::int64_t micros);
 
 // The same among the ranks that hold different experts (BlockKind::expert_calls). A rank with an empty micro-batch
 // still works for other ranks, so `micros` counts empty micro-batches, too.
-std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
-                                     std::int64_t micros);
+std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass,
+                                     const Recomputation& recompute, std::int64_t micros);
 
 // The messages of `micros` micro-batches between a stage and its neighbours: activations forwards, and with Pass::train
 // their gradients backwards. Each is a call of two ranks, one of which sends.

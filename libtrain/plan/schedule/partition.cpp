@@ -40,9 +40,10 @@ double parameters_of(const Segment& segment, const ModelConfig& m) {
 }
 
 double flops_of(const Segment& segment, const PartitionOf& of) {
-  const bool again = of.recompute == Recompute::layers && segment.part == Part::layers;
-  return 3 * segment.kind->forward_flops(segment.model, of.sequence) +
-         (again ? segment.kind->recompute_flops(segment.model, of.sequence) : 0);
+  const double plain = 3 * segment.kind->forward_flops(segment.model, of.sequence);
+  return segment.part == Part::layers && of.recompute.full > 0
+             ? plain + of.recompute.full * segment.kind->recompute_flops(segment.model, of.sequence)
+             : plain;
 }
 
 // std::regex compiles patterns recursively, and its usual matcher may take exponential time. So patterns are short, and

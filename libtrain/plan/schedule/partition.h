@@ -13,14 +13,15 @@ namespace trainyard::plan {
 // What is to be split: the model's items. A large vocabulary makes the first and the last item heavy.
 struct PartitionOf {
   const ModelConfig& model;
-  std::int64_t sequence = 1;  // tokens
-  Recompute recompute = Recompute::none;
+  std::int64_t sequence = 1;     // tokens
+  Recomputation recompute = {};  // of every layer alike: the layers of a stage are not known yet
 };
 
 // `how` is one of
 //   uniform        as many items in each part; the first parts have one more if the number is not even
 //   parameters     the heaviest part has as few parameters as possible; a tied table counts in both its places
-//   flops          the same with FLOPs: forward, backward, and recomputation
+//   flops          the same with FLOPs: forward, backward, and recomputation. A share of the layers that are
+//                  recomputed counts as that share of each layer
 //   type:PATTERN   the same with the number of items whose name (item_names) matches the regular expression;
 //                  at least as many items must match as there are parts
 //   0,3,6,...      the first item of each part

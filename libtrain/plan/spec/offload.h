@@ -29,7 +29,7 @@ struct Offload {
   Placement parameters;  // the shards of ZeRO 3
   Placement gradients;   // sums of gradients of a step, of layers
   // What layers keep between forward and backward with Recompute::layers: their inputs
-  // (plan/cost/activation_offload.h). A share is of the layers of a rank, and means the first ones.
+  // (plan/cost/activation_offload.h). A share is of these layers of a rank, and means the first ones.
   Placement activations = {};
   bool any() const { return *this != Offload{}; }
   bool uses(Place place) const;

@@ -1,0 +1,80 @@
+// Compares the memory of recomputations, from the fewest layers to the most.
+#include "libtrain/plan/recompute_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+namespace trainyard::plan {
+
+namespace {
+
+// The layers of the stage that has most. Shares are tried in steps of one of its layers.
+std::int64_t most_layers(Plan p) {
+  p.stages = stages_of(p);
+  std::int64_t most = 1;
+  for (int stage = 0; stage < p.pipeline; ++stage) most = std::max(most, layer_count(p.part_of_stage(stage)));
+  return most;
+}
+
+// A share with few digits, of which `layers` have just this many layers.
+double share_with(std::int64_t some, std::int64_t layers) {
+  double scale = 1000;
+  while (scale < 10 * static_cast<double>(layers)) scale *= 10;
+  return some == layers ? 1 : std::floor(scale * static_cast<double>(some) / static_cast<double>(layers)) / scale;
+}
+
+Recomputation with_layers(Recompute form, std::int64_t some, std::int64_t layers) {
+  const double share = share_with(some, layers);
+  return form == Recompute::layers ? Recomputation(share, 1 - share) : Recomputation(0, share);
+}
+
+}  // namespace
+
+std::int64_t memory_with(Plan p, const Recomputation& recompute) {
+  p.recompute = recompute;
+  p.stages = stages_of(p);
+  return largest_memory(p).total();
+}
+
+Recomputation undecided_recomputation(const ParallelLayout& layout) {
+  return layout.offload.activations.place == Place::device ? Recompute::none : Recompute::layers;
+}
+
+bool may_recompute(const Plan& plan, Recompute form) {
+  if (form != Recompute::layers && plan.offload.activations.place != Place::device) return false;
+  return form == Recompute::none || plan.pipeline_schedule != PipelineSchedule::zero_bubble;
+}
+
+// Each further layer needs less memory, except for the last one in the form `layers`: while it is computed again, all
+// that it has stays, and its input does so, too. So halving the interval finds the fewest, and the last is tried apart.
+Recomputation fewest_recomputed(const Plan& plan, Recompute form, std::int64_t bytes) {
+  if (form == Recompute::none) return {};
+  const auto layers = most_layers(plan);
+  const auto need = [&](std::int64_t some) { return memory_with(plan, with_layers(form, some, layers)); };
+  auto most = layers;
+  if (form == Recompute::layers && layers > 1 && need(layers - 1) <= need(layers)) most = layers - 1;
+  if (need(most) > bytes) return with_layers(form, most, layers);
+  std::int64_t too_few = 0, enough = most;
+  while (enough - too_few > 1) {
+    const auto middle = (too_few + enough) / 2;
+    (need(middle) <= bytes ? enough : too_few) = middle;
+  }
+  return with_layers(form, enough, layers);
+}
+
+Recomputation fitting_recomputation(const Plan& plan, std::int64_t bytes) {
+  if (bytes == 0) return undecided_recomputation(plan);
+  std::optional<Recomputation> least;
+  for (const auto form : recomputations) {
+    if (!may_recompute(plan, form)) continue;
+    const auto some = fewest_recomputed(plan, form, bytes);
+    const auto need = memory_with(plan, some);
+    if (need <= bytes) return some;
+    if (!least || need < memory_with(plan, *least)) least = some;
+  }
+  return least.value_or(undecided_recomputation(plan));
+}
+
+}  // namespace trainyard::plan
