@@ -42,22 +42,23 @@ TEST(AutoPlan, TakesTheLowestStageThatFits) {
     EXPECT_EQ(engine::fitting_plan(p, {}, exactly).zero, zero);
     EXPECT_EQ(engine::fitting_plan(p, {}, exactly).recompute, none);
     const auto less = engine::fitting_plan(p, {}, exactly - 1);
-    EXPECT_TRUE(zero == 3 ? less.recompute == selective : less.zero == zero + 1 && less.recompute == none) << zero;
+    EXPECT_TRUE(zero == 3 ? less.recompute == plan::Recomputation(0, 0.083) : less.zero == zero + 1 && less.recompute == none) << zero;
   }
   const auto exactly = need(p, 3, selective);
   EXPECT_EQ(engine::fitting_plan(p, {}, exactly).recompute, selective);
-  EXPECT_EQ(engine::fitting_plan(p, {}, exactly - 1).recompute, layers);
+  // As few of the twelve layers as fit.
+  EXPECT_EQ(plan::recomputation_text(engine::fitting_plan(p, {}, exactly - 1).recompute), "full:0.083,selective");
   EXPECT_EQ(engine::fitting_plan(p, {}, 0).zero, 0);
   const auto least = engine::fitting_plan(p, {}, 1);
   EXPECT_EQ(least.zero, 3);
-  EXPECT_EQ(least.recompute, layers);
+  EXPECT_EQ(least.recompute.most(), layers);
 }
 
 TEST(AutoPlan, KeepsWhatWasSaid) {
   auto p = gpt2(8);
   p.zero = 2;
   EXPECT_EQ(engine::fitting_plan(p, {false, true}, 1).zero, 2);
-  EXPECT_EQ(engine::fitting_plan(p, {false, true}, 1).recompute, plan::Recompute::layers);
+  EXPECT_EQ(engine::fitting_plan(p, {false, true}, 1).recompute.most(), plan::Recompute::layers);
   EXPECT_EQ(engine::fitting_plan(p, {true, false}, 1).recompute, plan::Recompute::none);
   EXPECT_EQ(engine::fitting_plan(p, {false, false}, 0).zero, 2);
   p.recompute = plan::Recompute::selective;
@@ -128,6 +129,28 @@ TEST_F(AutoPlanRun, OtherRanksOtherStagesSameBits) {
   r = runs_.run(c, {1}, listener);
   EXPECT_EQ(r.code, base::ExitCode::done);
   EXPECT_EQ(runs_.bits(c, r), expected);
+}
+
+// --recompute auto alone: as few layers as fit, the ZeRO stage that was set, and the same bits.
+TEST_F(AutoPlanRun, RecomputesAsFewLayersAsFit) {
+  auto whole = runs_.config("stored");
+  whole.steps = 4, whole.micro_batch = 7, whole.threads = 1;
+  const auto expected = runs_.bits(whole, runs_.run(whole, {}));
+  const auto needed = [&](const char* recompute) {
+    auto s = whole;
+    s.recompute = plan::recomputation_of_text(recompute, "test");
+    return engine::make_setup(s, 1, 1).plan.memory.total();
+  };
+  ASSERT_GT(needed("full:0.333,selective"), needed("full:0.666,selective"));
+  auto c = whole;
+  c.output += "-auto", c.recompute_auto = true;
+  c.memory_limit = std::to_string(needed("full:0.666,selective"));
+  std::vector<std::string> notes;
+  const auto r = runs_.run(c, {}, {{}, [&](const std::string& line) { notes.push_back(line); }});
+  EXPECT_EQ(runs_.bits(c, r), expected);
+  EXPECT_EQ(checkpoint::Reader(r.checkpoint).state().plan.at("recompute"), "full:0.666,selective");
+  ASSERT_FALSE(notes.empty());
+  EXPECT_TRUE(notes[0].starts_with("--recompute auto: ZeRO 0, 66.6 % of the layers recomputed")) << notes[0];
 }
 
 TEST_F(AutoPlanRun, RefusesWhatFitsNowhere) {

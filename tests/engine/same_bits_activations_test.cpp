@@ -30,7 +30,7 @@ ParallelLayout layout_of(const Choice& c) {
   if (layout.breadth_first && layout.pipeline > 1) layout.schedule = "gpipe";
   layout.zero = c[3];
   layout.ranks = (c[4] + 1) * layout.tensor * layout.pipeline;
-  layout.recompute = "full";
+  layout.recompute = c[6] == 0 ? "full" : "full:0.6,selective:0.2";
   layout.dtype = c[5] == 0 ? "f32" : "bf16";
   if (c[7] == 2) layout.experts = c[4] + 1;
   return layout;

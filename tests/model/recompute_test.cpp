@@ -102,12 +102,12 @@ TEST(Recompute, SameBitsAndPredictedMemory) {
       m.norm_position = position;
       const plan::MicroShape shape = Runner::on_device({{2, 24}, {dtype, 1}});
       const Batch batch(formula_windows(m.vocabulary, 0, 2, 24, true), true, 40);
-      const auto run = [&, dtype = dtype](plan::Recompute recompute) {
+      const auto run = [&, dtype = dtype](const plan::Recomputation& recompute) {
         PlainStore store(m, dtype, 1);
         Runner runner(m, shape, recompute);
         const auto loss = runner.train(store, batch).loss_sum;
-        const auto where =
-            fmt::format("{} of {} branches, recompute {}", branches.back(), branches.size(), plan::name_of(recompute));
+        const auto where = fmt::format("{} of {} branches, recompute {}", branches.back(), branches.size(),
+                                       plan::recomputation_text(recompute));
         EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, recompute))
             << where;
         EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train)) << where;
@@ -117,6 +117,8 @@ TEST(Recompute, SameBitsAndPredictedMemory) {
       const auto want = run(plan::Recompute::none);
       EXPECT_TRUE(run(plan::Recompute::layers) == want) << branches.back();
       EXPECT_TRUE(run(plan::Recompute::selective) == want) << branches.back();
+      EXPECT_TRUE(run(plan::Recomputation(0.5, 0)) == want) << branches.back();
+      EXPECT_TRUE(run(plan::Recomputation(0.3, 0.4)) == want) << branches.back();
     }
 }
 

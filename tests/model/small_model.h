@@ -142,8 +142,7 @@ inline std::vector<std::vector<std::int32_t>> formula_windows(std::int64_t vocab
 // The arenas of one rank, sized by the plan, and a decoder that runs in them.
 class Runner {
  public:
-  Runner(const plan::ModelConfig& model, const plan::MicroShape& shape,
-         plan::Recompute recompute = plan::Recompute::none)
+  Runner(const plan::ModelConfig& model, const plan::MicroShape& shape, const plan::Recomputation& recompute = {})
       : decoder(model, recompute), shape_(on_device(shape)),
         activations(tensor::Category::activations, plan::activation_bytes(model, shape_, plan::Pass::train, recompute),
                     test_device()),

@@ -3,6 +3,7 @@
 #include "libtrain/plan/offload_choice.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/auto_setting.h"
 #include "libtrain/base/number_text.h"
 #include "tests/plan/offload_plan.h"
 
@@ -128,7 +129,7 @@ TEST(OffloadChoice, IsAWordOfTheSetting) {
   ParallelLayout layout;
   bool automatic = false;
   auto fields = fields_of(layout);
-  let_offload_be_auto(fields, automatic);
+  let_be_auto(fields, "offload", automatic);
   auto& field = base::field_named(fields, "offload", "test");
   EXPECT_EQ(field.get(), "none");
   field.set("optimizer=disk", "--offload");

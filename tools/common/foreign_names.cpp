@@ -166,9 +166,10 @@ const std::vector<ForeignName>& more_foreign_names() {
       {{"skip-train", "eval-only", "evaluate-only"}, "evaluate", "a checkpoint or a run"},
       {{"distributed-timeout-minutes"}, "hang-timeout", "in seconds"},
       {{"reset-attention-mask", "reset-position-ids"}, "document-mask", "on"},
-      {{"recompute-method", "recompute-num-layers", "gradient-checkpointing-kwargs"},
+      {{"recompute-method", "recompute-num-layers"},
        "recompute",
-       "--recompute selective or full"},
+       "--recompute full:0.25, for example: a share of the layers of each stage"},
+      {{"gradient-checkpointing-kwargs"}, "recompute", "--recompute selective or full"},
       // Keys of a model's file.
       {{"num-experts", "n-experts", "n-routed-experts", "num-local-experts", "moe-num-experts", "experts",
         "experts-num", "experts-num-experts", "experts-number", "experts-n"},
