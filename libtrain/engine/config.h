@@ -92,6 +92,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   bool offload_auto = false;    // --offload auto: each start decides (auto_offload.h); `offload` is none
   FromPlan from_plan;
   FromCheckpoint from_checkpoint;
+  std::vector<std::string> from_flags;  // names of settings that the command line gave (unread_settings.h)
 };
 
 // The one description: names, groups, help with units.
