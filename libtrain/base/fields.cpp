@@ -487,7 +487,7 @@ std::string print_fields(const std::vector<Field>& fields) {
   std::string out;
   for (const auto& f : fields) {
     const auto value = f.kind == FieldKind::text ? text_of_path(f.get()) : f.get();
-    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, toml_text(f.kind, value)), one_line(f.source));
+    out += fmt::format("{:<42}  # {}\n", fmt::format("{} = {}", f.name, toml_text(f.kind, value)), one_line(f.source));
   }
   return out;
 }

@@ -93,6 +93,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   bool recompute_auto = false;  // --recompute auto: the same (auto_plan.h)
   FromPlan from_plan;
   FromCheckpoint from_checkpoint;
+  std::vector<std::string> from_flags;  // names of settings that the command line gave (unread_settings.h)
 };
 
 // The one description: names, groups, help with units.

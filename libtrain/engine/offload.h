@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/engine/memory.h"
+#include "libtrain/engine/world.h"
 #include "libtrain/model/offloaded_inputs.h"
 #include "libtrain/params/offloaded_states.h"
 #include "libtrain/plan/offload_folders.h"
@@ -11,6 +12,14 @@
 #include <vector>
 
 namespace trainyard::engine {
+
+// UsageError, which names both, if two of the paths are one folder of this machine: its bytes would have a wrong share.
+void require_several_folders(const std::vector<plan::OffloadFolder>& folders);
+
+// For a dry run: EnvironmentError where a rank could not make its files in `folders`, or where the ranks of a machine
+// together have not enough room there. Makes no file with a name, and takes no space. Collective.
+void require_room(const plan::Plan& plan, World& world, tensor::Exec& exec,
+                  const std::vector<plan::OffloadFolder>& folders);
 
 // Makes the files of rank `rank` in `folders`, which share its bytes by weight, and reserves their space. The storage
 // also has the extents of inputs of layers, behind those of states. Null if the plan has nothing elsewhere.

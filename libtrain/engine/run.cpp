@@ -11,6 +11,7 @@
 #include "libtrain/comm/reason.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/identity_json.h"
+#include "libtrain/engine/offload.h"
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/resolve.h"
 #include "libtrain/engine/restore.h"
@@ -22,6 +23,7 @@
 #include "libtrain/engine/shared_folder.h"
 #include "libtrain/engine/start_json.h"
 #include "libtrain/engine/trace_file.h"
+#include "libtrain/engine/unread_settings.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/cost/memory.h"
@@ -182,6 +184,8 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto setup = resolve(asked, world, StartFor::steps, ranks_on_node, note);
   const auto& config = setup.config;
   auto& exec = *world.communication;
+  on_every_rank(world, exec, [&] { refuse_unread_flags(asked, setup.plan); });
+  if (world.rank == 0) warn_of_unread_settings(asked, setup.plan);
   on_every_rank(world, exec, [&] { require_layout(world, setup.plan); });
   on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, setup.step.device); });
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
@@ -268,6 +272,8 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   const auto setup = resolve(asked, world, StartFor::predictions, ranks_on_node,
                              [&](const std::string& line) { decided = line + "\n"; });
   const auto& config = setup.config;
+  on_every_rank(world, exec, [&] { refuse_unread_flags(asked, setup.plan); });
+  if (world.rank == 0) warn_of_unread_settings(asked, setup.plan);
   on_every_rank(world, exec, [&] {
     const auto shortage = shortage_of(setup, ranks_on_node);
     if (!shortage.empty())
@@ -277,6 +283,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
                                world.size == 1 ? base::text("more ranks on more machines with a higher $zero, ")
                                                : base::text("more ranks on more machines, a higher $zero, ")));
   });
+  require_room(setup.plan, world, exec, setup.step.offload_folders);
   Start start;  // chosen on rank 0
   const auto path = on_rank_zero(world, exec, [&] {
     require_usable(config.output);

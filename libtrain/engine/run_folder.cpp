@@ -84,8 +84,8 @@ void keep_other_lines(const std::string& output, const std::string& metrics, con
   const auto step = last_step(metrics, common);
   const auto kept = base::free_name(fmt::format("{}/abandoned-metrics-after-{:08}.jsonl", output, step));
   base::write_file(kept, before.substr(common));
-  base::log_warning("{}: its lines {} of an earlier start are not continued: they are kept in {}", metrics,
-                    step > 0 ? fmt::format("after step {}", step) : "", kept);
+  base::log_warning("{}: its lines {}of an earlier start are not continued: they are kept in {}", metrics,
+                    step > 0 ? fmt::format("after step {} ", step) : "", kept);
 }
 
 // For a run that continues from its newest checkpoint: warns if its metrics lack steps up to there.

@@ -10,6 +10,7 @@
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/identity_json.h"
 #include "libtrain/engine/masking.h"
+#include "libtrain/engine/offload.h"
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/data_use.h"
@@ -228,6 +229,7 @@ std::vector<plan::OffloadFolder> offload_folders(const RunConfig& c, const plan:
   if (c.offload_dir.empty())
     throw base::UsageError(base::text("$offload {} has no folder", plan::offload_text(p.offload)),
                            base::text("name folders on local disks: $offload-dir /local/nvme,/scratch/me"));
+  require_several_folders(folders);
   return folders;
 }
 

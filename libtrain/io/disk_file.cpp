@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/storage.h"
 #include "libtrain/io/said_once.h"
 #include "libtrain/io/system_error.h"
@@ -37,11 +38,21 @@ int open_without_name(const std::string& folder) {
   return named;
 }
 
-// Free bytes of the file system for this user; -1 if it does not say.
+int open_or_refuse(const std::string& folder, const std::string& setting) {
+  const int file = open_without_name(folder);
+  if (file >= 0) return file;
+  const int reason = errno;
+  throw base::EnvironmentError(
+      fmt::format("cannot make a file in {}: {}", folder, std::generic_category().message(reason)),
+      folder_hint(reason, setting));
+}
+
+// Free bytes of the file system for this user; -1 if it does not say. Some are kept for root alone.
 std::int64_t free_bytes(int file) {
   struct statvfs info {};
   if (::fstatvfs(file, &info) != 0) return -1;
-  return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
+  const auto blocks = ::geteuid() == 0 ? info.f_bfree : info.f_bavail;
+  return static_cast<std::int64_t>(blocks) * static_cast<std::int64_t>(info.f_frsize);
 }
 
 // Whether the file takes direct requests of the storage's alignment.
@@ -70,9 +81,28 @@ bool takes_direct(int file, std::int64_t bytes) {
 
 }  // namespace
 
-DiskFile::DiskFile(std::string folder, std::int64_t bytes)
-    : folder_(std::move(folder)), file_(open_without_name(folder_)) {
-  if (!file_.is_open()) throw_cannot_write("make a file in", folder_, errno);
+std::string folder_hint(int error_number, const std::string& setting) {
+  const auto others =
+      "name other folders" + (setting.empty() ? std::string() : fmt::format(" with {}", base::setting_name(setting)));
+  switch (error_number) {
+    case ENOSPC: return "free some space, or " + others + ", or more of them";
+    case EDQUOT: return "the quota is used up: free some space, or " + others;
+    case EROFS: return "the file system is read-only: " + others;
+    case ENOENT: return "make the folder on every machine of the run, or " + others;
+    case ENOTDIR: return others;
+    default: return base::hint_for(error_number);
+  }
+}
+
+FolderRoom look_at_folder(const std::string& folder, const std::string& setting) {
+  const base::Descriptor file(open_or_refuse(folder, setting));
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) base::throw_cannot_read("look at", folder, errno);
+  return {fmt::format("{}", info.st_dev), free_bytes(file.get())};
+}
+
+DiskFile::DiskFile(std::string folder, std::int64_t bytes, std::string setting)
+    : folder_(std::move(folder)), setting_(std::move(setting)), file_(open_or_refuse(folder_, setting_)) {
   reserve(bytes);
   avoid_page_cache(bytes);
 }
@@ -100,7 +130,7 @@ void DiskFile::reserve(std::int64_t bytes) {
       fmt::format("cannot reserve {} in {}: {}{}", base::size_text(bytes), folder_,
                   std::generic_category().message(reason),
                   reason == ENOSPC && free >= 0 ? fmt::format("; {} are free", base::size_text(free)) : ""),
-      reason == ENOSPC ? "free some space, or name other folders or more of them" : base::hint_for(reason));
+      folder_hint(reason, setting_));
 }
 
 void DiskFile::avoid_page_cache(std::int64_t bytes) {

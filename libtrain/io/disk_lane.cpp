@@ -156,7 +156,7 @@ DiskLane::Outcome DiskLane::judge(DiskPiece& piece, std::int64_t result) {
 }
 
 DiskLane::Outcome DiskLane::give_up(const DiskPiece& piece, const std::string& reason, int error_number) {
-  const auto known = base::hint_for(error_number);
+  const auto known = folder_hint(error_number, file_.setting());
   owner_.failed(base::EnvironmentError(
       fmt::format("cannot {} '{}' from byte {} on {} the unlinked file in {}, at its byte {}: {}",
                   piece.writes ? "write" : "read", base::at(shared_.extents, piece.extent).name,

@@ -80,7 +80,7 @@ DiskStorage::Parts::Parts(DiskStorageOptions options) : stripes(options.extents,
   was_written.resize(base::size(blocks));
   files.reserve(options.folders.size());
   for (std::size_t i = 0; i < options.folders.size(); ++i)
-    files.emplace_back(options.folders[i].path, stripes.folder_bytes()[i]);
+    files.emplace_back(options.folders[i].path, stripes.folder_bytes()[i], options.setting);
   for (const auto& file : files)
     lanes.push_back(std::make_unique<DiskLane>(shared, *this, file, make_queue(options, file.get()), options.depth));
 }

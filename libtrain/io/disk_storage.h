@@ -29,6 +29,7 @@ struct DiskStorageOptions {
   int threads = 8;  // of each folder, where threads read and write
   // What tests put around the queue of each folder.
   std::function<std::unique_ptr<DiskQueue>(std::unique_ptr<DiskQueue>)> around_queue = {};
+  std::string setting = {};  // that names the folders, for hints (DiskFile)
 };
 
 // Each folder has a file without a name, as large as its share, and a thread that issues requests, looks at each

@@ -1,19 +1,21 @@
 // The text of folders, and their stripes.
 #include "libtrain/plan/offload_folders.h"
 
-#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
-#include "libtrain/base/parse_number.h"
 #include "libtrain/base/storage_stripes.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <map>
 #include <optional>
-#include <set>
 #include <string_view>
+#include <system_error>
 
 namespace trainyard::plan {
 
@@ -21,38 +23,55 @@ namespace {
 
 constexpr double least_weight = 1e-6, most_weight = 1e15;  // bytes a second are weights, too
 
-// What looks like a number: a folder may be called "run:nan".
-std::optional<double> weight_in(std::string_view text) {
-  if (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string_view::npos) return {};
-  return base::parsed_number<double>(text);
+// What reads as a number, also one that is no weight: nan, inf, -1, 1e999.
+std::optional<double> number_in(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double value = 0;
+  const auto* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || stop != end || error == std::errc::invalid_argument) return {};
+  return error == std::errc() ? value : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
+
+std::string plain_path(const std::string& path) {
+  std::filesystem::path out;
+  for (const auto& part : std::filesystem::path(path))
+    if (!part.empty() && part != ".") out /= part;
+  return out.string();
+}
 
 std::vector<OffloadFolder> offload_folders(const std::string& text, const std::string& spelled) {
   std::vector<OffloadFolder> out;
   if (text.empty()) return out;
   const auto before = fmt::format("{} {}", spelled, base::excerpt(text));
-  const auto refuse = [&](const std::string& what, const char* hint) {
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
     throw base::UsageError(fmt::format("{}: {}", before, what), hint);
   };
   constexpr const char* once = "name each folder once, with commas between them";
-  std::set<std::string> seen;
+  std::map<std::string, std::string> seen;
   for (std::size_t at = 0; at <= text.size();) {
     const auto end = std::min(text.find(',', at), text.size());
     OffloadFolder folder{text.substr(at, end - at)};
     at = end + 1;
     if (const auto colon = folder.path.rfind(':'); colon != std::string::npos)
-      if (const auto weight = weight_in(std::string_view(folder.path).substr(colon + 1))) {
+      if (const auto weight = number_in(std::string_view(folder.path).substr(colon + 1))) {
         if (!(*weight >= least_weight && *weight <= most_weight))
-          refuse(fmt::format("{} is no weight", base::excerpt(folder.path.substr(colon + 1))),
-                 "a weight is a number above 0, such as the folder's speed: /local/nvme:3,/scratch/me:1");
+          refuse(
+              fmt::format("{} is no weight", base::excerpt(folder.path.substr(colon + 1))),
+              fmt::format("a weight is a number above 0, such as the folder's speed: /local/nvme:3,/scratch/me:1; if "
+                          "it belongs to the name, a weight follows: {}:1",
+                          base::one_line(folder.path)));
         folder.weight = *weight;
         folder.path.resize(colon);
       }
     if (folder.path.empty()) refuse("a folder without a name", once);
-    if (!seen.insert(base::without_slashes(folder.path)).second)
-      refuse(fmt::format("{} comes twice", base::one_line(folder.path)), once);
+    if (const auto [first, is_new] = seen.emplace(plain_path(folder.path), folder.path); !is_new)
+      refuse(first->second == folder.path
+                 ? fmt::format("{} comes twice", base::one_line(folder.path))
+                 : fmt::format("{} and {} are one folder", base::one_line(first->second), base::one_line(folder.path)),
+             once);
     out.push_back(std::move(folder));
   }
   return out;

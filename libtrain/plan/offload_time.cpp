@@ -1,7 +1,6 @@
 // Bytes of a step divided by rates.
 #include "libtrain/plan/offload_time.h"
 
-#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/parse_number.h"
@@ -140,6 +139,8 @@ OffloadTime of_stage(const Asked& asked, int stage) {
   t.ranks_on_node = static_cast<int>((asked.profile->ranks + nodes - 1) / nodes);
   if (t.space > 0 && !asked.measured.folders.empty()) t.disk_seconds = seconds_in_folders(t, asked, t.step);
   if (t.link != LinkBytes{}) t.link_seconds = seconds_on_link(asked, t.link);
+  t.lacks_rates_of_folders = t.space > 0 && !t.disk_seconds;
+  t.lacks_rates_of_copies = t.link != LinkBytes{} && !t.link_seconds;
   t.flops_per_second = asked.flops_per_second;
   if (!t.flops_per_second) return t;
   const auto part = p.part_of_stage(stage);
@@ -171,9 +172,8 @@ double StorageRates::seconds(const base::StorageTotals& bytes) const {
 }
 
 const StorageRates& MeasuredFolders::of(const std::string& path) const {
-  const auto found = std::find_if(folders.begin(), folders.end(), [&](const Folder& folder) {
-    return base::without_slashes(folder.path) == base::without_slashes(path);
-  });
+  const auto found = std::find_if(folders.begin(), folders.end(),
+                                  [&](const Folder& folder) { return plain_path(folder.path) == plain_path(path); });
   if (found != folders.end()) return found->rates;
   std::vector<std::string> names;
   for (const auto& folder : folders) names.push_back(base::one_line(folder.path));

@@ -63,7 +63,8 @@ struct OffloadTime {
   // The smallest global batch, in whole accumulation steps, whose computing takes as long as its bytes; if both times
   // are known. none: no batch, because each accumulation step moves more than it hides.
   std::optional<std::int64_t> hiding_batch;
-  int ranks_on_node = 1;  // of the profile: as many write to each folder
+  int ranks_on_node = 1;                                               // of the profile: as many write to each folder
+  bool lacks_rates_of_folders = false, lacks_rates_of_copies = false;  // the profile, of what a step moves
 
   // Of what a step moves, the one that takes longer. nullopt if a time is not known.
   std::optional<double> moving_seconds() const;

@@ -39,7 +39,9 @@ std::string offload_time_text(const Plan& p, const OffloadTime& t, base::Sizes s
   if (t.disk_seconds)
     out += row("moving a step's bytes", base::duration_text(*t.disk_seconds),
                t.together ? "" : "  (folders were not measured together)");
+  if (t.lacks_rates_of_folders) out += row("moving a step's bytes", "not known", "  (no rates of folders)");
   if (t.link_seconds) out += row("copying a step's bytes", base::duration_text(*t.link_seconds));
+  if (t.lacks_rates_of_copies) out += row("copying a step's bytes", "not known", "  (no rates of copies)");
   if (t.compute_seconds)
     out += row("computing a step, at least", base::duration_text(*t.compute_seconds),
                fmt::format("  (at {} of products)", base::rate_text(*t.flops_per_second, "FLOP/s")));
@@ -84,6 +86,8 @@ nlohmann::ordered_json offload_time_json(const Plan& p, const OffloadTime& t) {
   if (t.link_seconds) out["link_seconds"] = *t.link_seconds;
   if (t.folders.empty()) out["written_in_1000_steps"] = many_steps * t.step.written;
   if (t.disk_seconds) out["disk_seconds"] = *t.disk_seconds;
+  if (t.lacks_rates_of_folders) out["disk_seconds"] = nullptr;
+  if (t.lacks_rates_of_copies) out["link_seconds"] = nullptr;
   if (t.flops_per_second) out["flops_per_second"] = *t.flops_per_second;
   if (t.compute_seconds) out["compute_seconds"] = *t.compute_seconds;
   if (t.hiding_batch) out["hides_from_tokens"] = hiding_tokens(p, t);

@@ -21,6 +21,7 @@ enum class Use { write, read, update };
 
 std::unique_ptr<io::DiskStorage> storage_in(const std::vector<std::string>& folders, std::int64_t bytes) {
   io::DiskStorageOptions o;
+  o.setting = "storage";
   for (const auto& folder : folders) o.folders.push_back({folder, 1});
   o.extents = {{"a measurement", bytes}};
   return std::make_unique<io::DiskStorage>(std::move(o));

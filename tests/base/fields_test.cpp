@@ -58,6 +58,17 @@ TEST(Fields, FileThenEnvironmentAndTheSourceOfEach) {
   EXPECT_NE(text.find("# environment"), std::string::npos);
 }
 
+// Two blanks at least, however long a value is; `name = ""` has 9 characters.
+TEST(Fields, TheSourceStandsApart) {
+  for (const auto& [length, blanks] :
+       {std::pair(1, 34), std::pair(33, 2), std::pair(34, 2), std::pair(35, 2), std::pair(36, 2), std::pair(80, 2)}) {
+    Settings s;
+    s.name = std::string(static_cast<std::size_t>(length), 'x');
+    const auto line = "name = \"" + s.name + "\"" + std::string(static_cast<std::size_t>(blanks), ' ') + "# default\n";
+    EXPECT_EQ(print_fields(s.fields()).substr(0, line.size()), line);
+  }
+}
+
 TEST(Fields, UnknownKeyNamesFileAndNearest) {
   Settings s;
   auto fields = s.fields();

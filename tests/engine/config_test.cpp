@@ -2,6 +2,7 @@
 #include "libtrain/engine/config.h"
 #include "libtrain/base/error.h"
 #include "libtrain/engine/evaluate.h"
+#include "libtrain/engine/unread_settings.h"
 
 #include <gtest/gtest.h>
 
@@ -143,6 +144,56 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
                                           "progress",
                                           "hang-timeout",
                                           "collective-delay"}));
+}
+
+TEST(UnreadSettings, AreThoseOfNoUseHere) {
+  const auto of = [](const char* folders, const char* host, const char* offload, base::DeviceKind device) {
+    RunConfig c;
+    c.offload_dir = folders, c.host_memory = host, c.offload_auto = offload == std::string("auto");
+    plan::Plan p;
+    p.device = device;
+    if (!c.offload_auto) p.offload = plan::offload_of_text(offload, "test");
+    std::set<std::string> names;
+    for (const auto& each : unread_settings(c, p)) {
+      names.insert(each.name);
+      EXPECT_NE(each.problem.hint.find("leave --" + each.name + " out"), std::string::npos);
+    }
+    return names;
+  };
+  using Names = std::set<std::string>;
+  constexpr auto cpu = base::DeviceKind::cpu, cuda = base::DeviceKind::cuda;
+  EXPECT_EQ(of("", "", "none", cpu), Names{});
+  EXPECT_EQ(of("", "1GB", "none", cpu), Names{"host-memory"});
+  EXPECT_EQ(of("", "1GB", "none", cuda), Names{}) << "a limit of what a GPU's rank has on its host";
+  EXPECT_EQ(of("a", "", "none", cpu), Names{"offload-dir"});
+  EXPECT_EQ(of("a", "", "optimizer=host", cuda), Names{"offload-dir"});
+  EXPECT_EQ(of("a", "", "activations=disk:0.1", cpu), Names{});
+  EXPECT_EQ(of("a", "1GB", "auto", cpu), Names{"host-memory"}) << "auto may choose nothing at all";
+}
+
+TEST(UnreadSettings, OfTheCommandLineAreRefusedAndOthersSaid) {
+  RunConfig c;
+  c.offload_dir = "a", c.host_memory = "1GB";
+  const plan::Plan p;
+  ::testing::internal::CaptureStderr();
+  EXPECT_NO_THROW(refuse_unread_flags(c, p));
+  warn_of_unread_settings(c, p);
+  const auto both = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(both.find("--host-memory 1GB limits nothing"), std::string::npos) << both;
+  EXPECT_NE(both.find("--offload-dir a stays empty: --offload none has nothing on disk"), std::string::npos) << both;
+  c.from_flags = {"steps", "host-memory"};
+  try {
+    refuse_unread_flags(c, p);
+    FAIL() << "a limit of nothing";
+  } catch (const base::UsageError& e) {
+    EXPECT_EQ(std::string(e.what()).find("--host-memory 1GB limits nothing"), 0u) << e.what();
+    EXPECT_EQ(e.hint(), "--memory-limit 1GB, or leave --host-memory out");
+  }
+  ::testing::internal::CaptureStderr();
+  warn_of_unread_settings(c, p);
+  const auto one = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(one.find("--host-memory"), std::string::npos) << one;
+  EXPECT_NE(one.find("--offload-dir a stays empty"), std::string::npos) << one;
 }
 
 }  // namespace

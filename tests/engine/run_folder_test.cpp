@@ -179,6 +179,7 @@ TEST(Rollback, MetricsThatLackStepsAreSaidAndWhatIsNoMetricsIsKept) {
   runs.run(c, {1, 0, 1});
   const auto said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("metrics.jsonl lacks steps up to 3"), std::string::npos) << said;
+  EXPECT_NE(said.find("metrics.jsonl: its lines of an earlier start are not continued"), std::string::npos) << said;
   EXPECT_EQ(text_of(c.output + "/abandoned-metrics-after-00000000.jsonl"), "notes of mine\n");
   EXPECT_EQ(SmallRun::metrics(c).size(), 1u);
 }

@@ -227,6 +227,19 @@ TEST(SameBitsOffload, RefusesWhatCannotLieThere) {
                                        std::pair("a:2,,b", "a folder without a name"), std::pair("a:0", "no weight")})
     EXPECT_NE(refusal("optimizer=disk", 1, [&](auto& c) { c.offload_dir = folders; }).find(words), std::string::npos)
         << folders;
+  const auto twice = fmt::format("{0},{0}/../{1}", runs.folder().string(), runs.folder().filename().string());
+  EXPECT_NE(refusal("optimizer=disk", 1, [&](auto& c) { c.offload_dir = twice; }).find(" are one folder"),
+            std::string::npos);
+  for (const auto& [theirs, ours] :
+       {std::pair("optimizer=cpu", "did you mean 'host'? That is of a GPU; where ranks compute on the CPU, 'disk' is "),
+        std::pair("optimizer=nvme", "'disk'?"), std::pair("params=disk", "'parameters'?"),
+        std::pair("optimizer=gpu", "'device'?"), std::pair("cpu=optimizer", "for example optimizer=disk"),
+        std::pair("optimizer=params", "for example optimizer=disk"),
+        std::pair("cpu",
+                  "cpu\" says where, and not what | name what and where: optimizer=host,parameters=host on a GPU"),
+        std::pair("nvme", "nvme\" says where, and not what | name what and where: optimizer=disk"),
+        std::pair("disk", "disk\" says where"), std::pair("optimizer", "optimizer\" has no place")})
+    EXPECT_NE(refusal(theirs, 1).find(ours), std::string::npos) << theirs << ": " << refusal(theirs, 1);
   for (const char* wrong :
        {"optimizer", "optimizer=", "optimizer=tape", "moments=disk", "optimizer=disk:0", "optimizer=disk:1.5",
         "optimizer=disk:x", "optimizer=disk,optimizer=disk", "optimizer=disk,", ",", ""})

@@ -60,8 +60,16 @@ fault no-uring,io:pread 4 "$folder/tier.*Input/output error"
 fault no-uring,io:pwrite 4 "$folder/tier.*Input/output error"
 fault no-uring,flip:9 4 "other bytes than were written"
 fault no-uring,full:300000 4 "$folder/tier.*No space left"
-expect 4 train "${run[@]}" "${disk[@]}" --offload-dir "$folder/missing" --output nowhere
-said "$folder/missing"
+for dry in '' --dry-run; do
+  expect 4 train "${run[@]}" "${disk[@]}" --offload-dir "$folder/missing" --output nowhere $dry
+  said "$folder/missing"
+  said 'name other folders with --offload-dir'
+done
+# A flag that would do nothing is refused. Where a file or the environment has it, for other runs, that is said.
+refused 2 'stays empty: --offload none' train "${run[@]}" --offload-dir tier --output nowhere --dry-run
+TRAINYARD_OFFLOAD_DIR=tier TRAINYARD_HOST_MEMORY=1GB expect 0 train "${run[@]}" --output nowhere --dry-run
+said 'stays empty: --offload none'
+said 'host-memory 1GB limits nothing'
 
 # Killed in the middle; and the folder goes away while a run has its files, which have no names.
 steps_of() { [ -s "$1/metrics.jsonl" ] && wc -l <"$1/metrics.jsonl" || echo 0; }

@@ -1,6 +1,8 @@
 // Faults under DiskStorage: each is an error that names folder, extent, operation and place, and nothing hangs.
 #include "libtrain/base/error.h"
+#include "libtrain/io/disk_file.h"
 #include "libtrain/io/disk_storage.h"
+#include "libtrain/io/system_error.h"
 #include "tests/io/disk_storage_sample.h"
 
 #include <gtest/gtest.h>
@@ -218,6 +220,16 @@ TEST_P(DiskFaults, AFolderThatIsNotThereIsNamed) {
   o.folders.push_back({folder() + "/absent", 1});
   const auto sentence = failure_of([&] { io::DiskStorage storage(o); });
   EXPECT_EQ(sentence, "cannot make a file in " + folder() + "/absent: No such file or directory");
+}
+
+TEST(DiskFile, HintsSpeakOfTheFoldersOfTheSetting) {
+  for (const int number : {ENOSPC, EDQUOT, EROFS, ENOENT, ENOTDIR}) {
+    EXPECT_NE(io::folder_hint(number, "offload-dir").find("name other folders with --offload-dir"), std::string::npos)
+        << number;
+    EXPECT_EQ(io::folder_hint(number, "").find("with"), std::string::npos) << number;
+    EXPECT_EQ(io::folder_hint(number, "offload-dir").find("output"), std::string::npos) << number;
+  }
+  EXPECT_EQ(io::folder_hint(EACCES, "offload-dir"), base::hint_for(EACCES));
 }
 
 TEST_P(DiskFaults, AFileSizeLimitIsFoundBeforeTheFirstTransfer) {

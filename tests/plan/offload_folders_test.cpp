@@ -31,8 +31,16 @@ TEST(OffloadFolders, Text) {
   EXPECT_EQ(offload_folders("/a:3,b/c:0.5,d", "x"), (Folders{{"/a", 3}, {"b/c", 0.5}, {"d", 1}}));
   EXPECT_EQ(offload_folders("/a:1.93e9,/b:697000000", "x"), (Folders{{"/a", 1.93e9}, {"/b", 697e6}}));
   // A colon in a name is a colon, unless a number follows: then a weight follows that.
-  EXPECT_EQ(offload_folders("run:one,nan:nan,run:2:1,a:", "x"),
-            (Folders{{"run:one", 1}, {"nan:nan", 1}, {"run:2", 1}, {"a:", 1}}));
+  EXPECT_EQ(offload_folders("run:one,nan:nan:1,run:2:1,a:,v:1.2.3,d:+2,../a:,...:1,n:nano", "x"),
+            (Folders{{"run:one", 1},
+                     {"nan:nan", 1},
+                     {"run:2", 1},
+                     {"a:", 1},
+                     {"v:1.2.3", 1},
+                     {"d", 2},
+                     {"../a:", 1},
+                     {"...", 1},
+                     {"n:nano", 1}}));
   EXPECT_EQ(folders_text({{"/a", 1.93e9}, {"/b", 697e6}}), "/a:2.77,/b:1");
   EXPECT_EQ(folders_text({{"run:2", 7}}), "run:2:1");
   EXPECT_EQ(offload_folders(folders_text({{"run:2", 7}, {"b", 14}}), "x"), (Folders{{"run:2", 1}, {"b", 2}}));
@@ -42,8 +50,13 @@ TEST(OffloadFolders, Refusals) {
   EXPECT_EQ(refusal("a,"), "--offload-dir \"a,\": a folder without a name");
   EXPECT_EQ(refusal(",a"), "--offload-dir \",a\": a folder without a name");
   EXPECT_EQ(refusal(":2"), "--offload-dir \":2\": a folder without a name");
-  EXPECT_EQ(refusal("a:2,b,a/:3"), "--offload-dir \"a:2,b,a/:3\": a/ comes twice");
-  for (const char* wrong : {"a:0", "a:-1", "a:1e300", "a:1e-300"})
+  EXPECT_EQ(refusal("a:2,b,a:3"), "--offload-dir \"a:2,b,a:3\": a comes twice");
+  EXPECT_EQ(refusal("a:2,b,a/:3"), "--offload-dir \"a:2,b,a/:3\": a and a/ are one folder");
+  EXPECT_EQ(refusal("fast,./fast"), "--offload-dir \"fast,./fast\": fast and ./fast are one folder");
+  EXPECT_EQ(refusal("/x//y/./z:2,/x/y/z/."),
+            "--offload-dir \"/x//y/./z:2,/x/y/z/.\": /x//y/./z and /x/y/z/. are one folder");
+  for (const char* wrong : {"a:0", "a:-0", "a:-1", "a:1e300", "a:1e-300", "a:1e999", "a:nan", "a:-nan", "a:NaN",
+                            "a:inf", "a:-inf", "a:Infinity", "a:+inf"})
     EXPECT_NE(refusal(wrong).find(" is no weight"), std::string::npos) << wrong << ": " << refusal(wrong);
 }
 

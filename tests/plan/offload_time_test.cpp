@@ -101,8 +101,16 @@ TEST(OffloadTime, BytesAlone) {
   EXPECT_EQ(t.folders[0].space + t.folders[1].space, 2 * of_all);
   EXPECT_EQ(t.folders[1].step.written, t.folders[1].space) << "everything is written once";
   EXPECT_FALSE(t.disk_seconds);
+  EXPECT_FALSE(t.lacks_rates_of_folders) << "there is no profile that could have them";
   const Profile nothing;
-  EXPECT_FALSE(offload_time(p, &nothing, {}).disk_seconds);
+  const auto without = offload_time(p, &nothing, {});
+  EXPECT_FALSE(without.disk_seconds);
+  const auto said = offload_time_text(p, without, base::Sizes::exact);
+  EXPECT_NE(said.find("  moving a step's bytes                                 not known  (no rates of folders)\n"),
+            std::string::npos)
+      << said;
+  EXPECT_TRUE(offload_time_json(p, without).at("disk_seconds").is_null());
+  EXPECT_FALSE(offload_time_json(p, without).contains("link_seconds"));
   const auto text = offload_time_text(p, t, base::Sizes::exact);
   EXPECT_NE(text.find(fmt::format("{}  (y)\n", 1000 * t.folders[1].space)), std::string::npos) << text;
   EXPECT_EQ(text.find(" a day"), std::string::npos) << text;
@@ -258,7 +266,11 @@ TEST(OffloadTime, CopiesOfAGpu) {
   auto p = small_offload_plan("optimizer=host", 1, base::DType::f32, base::DeviceKind::cuda);
   constexpr double flops = 1e6;
   auto profile = profile_of(flops, 1e12);
-  EXPECT_FALSE(offload_time(p, &profile, {}).link_seconds);
+  const auto without = offload_time(p, &profile, {});
+  EXPECT_FALSE(without.link_seconds || without.lacks_rates_of_folders);
+  EXPECT_NE(offload_time_text(p, without, base::Sizes::rounded).find("not known  (no rates of copies)\n"),
+            std::string::npos);
+  EXPECT_TRUE(offload_time_json(p, without).at("link_seconds").is_null());
   add(profile, "copy.from_device", "64 MiB", 1000);
   add(profile, "copy.to_device", "64 MiB", 4000);
   // AdamW in f32: gradients and weights go down, and weights come up.

@@ -384,6 +384,9 @@ int main(int argc, char** argv) {
           fmt::format("{} prints what does not belong in a plan", o.profile.empty() ? "--offload-dir" : "--profile"),
           "leave out --output -, or name a file: --output plan.json");
     const auto set = facts_of(o.data);
+    if (!o.host_memory.empty() && p.device == base::DeviceKind::cpu)
+      throw base::UsageError("--host-memory limits nothing: the ranks compute on the CPU, whose memory is the host's",
+                             "--device-memory, or --device cuda");
     auto plan = decide(p, o, set);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
     decide_recompute(plan, o);

@@ -205,6 +205,8 @@ int main(int argc, char** argv) {
         base::read_environment(fields);
         lasting = {config.stop_after > 0, config.resume != "auto"};
         flags.apply();
+        for (const auto& f : fields)
+          if (f.source == base::from_flag) config.from_flags.push_back(f.name);
         engine::read_plan(fields, config);
         engine::require_settings_of_optimizer(fields, config);
         if (!evaluation.asked()) try {

@@ -35,6 +35,35 @@ constexpr std::array places = {NamedPlace{"device", Place::device}, NamedPlace{"
                                NamedPlace{"disk", Place::disk}};
 constexpr const char* nothing = "none";
 
+// Words of DeepSpeed, FSDP and Megatron-LM.
+struct ForeignPlacement {
+  const char *theirs, *ours;
+};
+constexpr std::array foreign_placements = {
+    ForeignPlacement{"cpu", "host"},           ForeignPlacement{"ram", "host"},
+    ForeignPlacement{"memory", "host"},        ForeignPlacement{"pinned", "host"},
+    ForeignPlacement{"nvme", "disk"},          ForeignPlacement{"ssd", "disk"},
+    ForeignPlacement{"file", "disk"},          ForeignPlacement{"gpu", "device"},
+    ForeignPlacement{"cuda", "device"},        ForeignPlacement{"none", "device"},
+    ForeignPlacement{"optim", "optimizer"},    ForeignPlacement{"states", "optimizer"},
+    ForeignPlacement{"param", "parameters"},   ForeignPlacement{"params", "parameters"},
+    ForeignPlacement{"weights", "parameters"}, ForeignPlacement{"grad", "gradients"},
+    ForeignPlacement{"grads", "gradients"},    ForeignPlacement{"inputs", "activations"}};
+
+// The one of `legal` that another program calls `name`; empty if there is none.
+std::string word_for(std::string_view name, const std::vector<std::string>& legal) {
+  for (const auto& [theirs, ours] : foreign_placements)
+    if (name == theirs && std::find(legal.begin(), legal.end(), ours) != legal.end()) return ours;
+  return {};
+}
+
+std::string hint_of_word(std::string_view name, const std::vector<std::string>& legal) {
+  const auto ours = word_for(name, legal);
+  if (ours.empty()) return base::value_hint(name, legal);
+  return ours == "host" ? "did you mean 'host'? That is of a GPU; where ranks compute on the CPU, 'disk' is left"
+                        : fmt::format("did you mean '{}'?", ours);
+}
+
 template <class Named> std::vector<std::string> names_in(const Named& all) {
   std::vector<std::string> out;
   for (const auto& each : all) out.emplace_back(each.name);
@@ -45,9 +74,23 @@ template <class Named> const auto& found_in(const Named& all, std::string_view n
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& each) { return name == each.name; });
   if (found != all.end()) return *found;
   const auto names = names_in(all);
-  const auto hint = base::value_hint(name, names);
+  const auto hint = hint_of_word(name, names);
   throw base::UsageError(fmt::format("{}: {} is none of {}", before, base::excerpt(name), base::listed(names, "and")),
                          hint.empty() ? "for example optimizer=disk,parameters=disk" : hint);
+}
+
+// For "optimizer", and for "cpu", which names a place and not what lies there.
+[[noreturn]] void throw_no_place(const std::string& before, std::string_view part) {
+  const auto known = names_in(places);
+  const auto place =
+      std::find(known.begin(), known.end(), part) == known.end() ? word_for(part, known) : std::string(part);
+  if (place.empty() || place == "device")
+    throw base::UsageError(fmt::format("{}: {} has no place", before, base::excerpt(part)),
+                           "name what and where, such as optimizer=disk,parameters=disk; or none");
+  throw base::UsageError(fmt::format("{}: {} says where, and not what", before, base::excerpt(part)),
+                         place == "host" ? "name what and where: optimizer=host,parameters=host on a GPU; where ranks "
+                                           "compute on the CPU, optimizer=disk,parameters=disk"
+                                         : "name what and where: optimizer=disk,parameters=disk");
 }
 
 }  // namespace
@@ -85,9 +128,7 @@ Offload offload_of_text(const std::string& text, const std::string& spelled) {
     const auto part = rest.substr(0, comma);
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     const auto equals = part.find('=');
-    if (equals == std::string_view::npos)
-      throw base::UsageError(fmt::format("{}: {} has no place", before, base::excerpt(part)),
-                             "name what and where, such as optimizer=disk,parameters=disk; or none");
+    if (equals == std::string_view::npos) throw_no_place(before, part);
     const auto& of = found_in(placements, part.substr(0, equals), before);
     if (!seen.insert(of.name).second)
       throw base::UsageError(fmt::format("{}: {} comes twice", before, of.name), "give each of them one place");
