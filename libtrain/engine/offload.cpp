@@ -130,13 +130,17 @@ std::unique_ptr<model::OffloadedInputs> offloaded_inputs(const plan::Plan& plan,
   using tensor::Category;
   auto inputs = plan::activation_offload_of_stage(plan, plan.stage_of(rank));
   if (!inputs.any()) return nullptr;
+  auto& buffers = memory[Category::offload_buffers];
+  const auto of_gpu = [&] {
+    return model::OffloadedInputs::OfGpu{*states->link(), compute, memory[Category::activations]};
+  };
   if (inputs.on_host())
-    return std::make_unique<model::OffloadedInputs>(std::move(inputs), *states->link(), compute,
-                                                    memory[Category::activations], memory[Category::offloaded_states]);
+    return std::make_unique<model::OffloadedInputs>(std::move(inputs), of_gpu(), memory[Category::offloaded_states]);
   auto& storage = *states->storage();
-  const auto first = std::ssize(storage.extents()) - inputs.extents();
-  return std::make_unique<model::OffloadedInputs>(std::move(inputs), storage, static_cast<int>(first),
-                                                  memory[Category::offload_buffers]);
+  const auto first = static_cast<int>(std::ssize(storage.extents()) - inputs.extents());
+  if (compute.on_gpu())
+    return std::make_unique<model::OffloadedInputs>(std::move(inputs), storage, first, of_gpu(), buffers);
+  return std::make_unique<model::OffloadedInputs>(std::move(inputs), storage, first, buffers);
 }
 
 }  // namespace trainyard::engine

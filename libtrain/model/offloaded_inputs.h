@@ -1,5 +1,5 @@
 // OffloadedInputs: the inputs of recomputed layers that lie in a storage, or on the host of a GPU, between forward and
-// backward, and the buffers that they pass through.
+// backward, and the buffers that they pass through. On a GPU, what lies in a storage also passes through its host.
 #pragma once
 
 #include "libtrain/base/storage.h"
@@ -23,10 +23,18 @@ class OffloadedInputs {
   // The extents of `plan` are those of the storage from `first_extent` on. Takes plan.buffer_bytes() of `buffers`.
   // The storage must outlive this.
   OffloadedInputs(plan::ActivationOffload plan, base::Storage& storage, int first_extent, tensor::Arena& buffers);
-  // On the host of a GPU: takes plan.device_buffer_bytes() of `buffers`, as a part of it, and plan.host_bytes() of
-  // `host`. `link` and `gpu`, the Exec that computes, must outlive this.
-  OffloadedInputs(plan::ActivationOffload plan, params::OffloadLink& link, tensor::Exec& gpu, tensor::Arena& buffers,
-                  tensor::Arena& host);
+  // Of a GPU: its link, the Exec that computes, and an arena that gives plan.device_buffer_bytes(), as a part of it.
+  // All must outlive this.
+  struct OfGpu {
+    params::OffloadLink& link;
+    tensor::Exec& gpu;
+    tensor::Arena& buffers;
+  };
+  // On the host of a GPU: takes plan.host_bytes() of `host`.
+  OffloadedInputs(plan::ActivationOffload plan, const OfGpu& of, tensor::Arena& host);
+  // In a storage, through the host of a GPU: takes plan.buffer_bytes() of `passages`.
+  OffloadedInputs(plan::ActivationOffload plan, base::Storage& storage, int first_extent, const OfGpu& of,
+                  tensor::Arena& passages);
   OffloadedInputs(const OffloadedInputs&) = delete;
   OffloadedInputs& operator=(const OffloadedInputs&) = delete;
 
@@ -49,6 +57,11 @@ class OffloadedInputs {
     std::byte* memory = nullptr;
     Ticket ticket = 0;        // of the transfer that uses it
     tensor::Event used = {};  // on a GPU: the copy from or to it, or the computation before that
+    // Between a GPU and a storage:
+    std::byte* passage = nullptr;  // of the host
+    tensor::Event copied = {};     // the last copy from or to the passage
+    int unwritten = -1;            // the extent to which the passage is to be written, once the copy to it has ended
+    bool arrived = false;          // on its way from the passage to the buffer, or there
   };
   static Buffer& in_turn(std::vector<Buffer>& buffers, std::int64_t turn) {
     return buffers[base::size(turn) % buffers.size()];
@@ -58,6 +71,16 @@ class OffloadedInputs {
   void begin_write(int extent, Buffer& buffer);
   void begin_read(int extent, Buffer& buffer);
   void make_buffers(std::byte* memory, std::int64_t each);
+  void take_of_gpu(const OfGpu& of);
+  void use_storage(base::Storage& storage, int first_extent, std::byte* memory);
+  void pin(std::byte* memory, std::int64_t bytes);
+  std::byte* allocated(tensor::Arena& buffers) const;    // plan_.buffer_bytes() for direct transfers
+  base::View passage_of(const Buffer& buffer) const;     // bytes of an input
+  template <class Wait> void blocked(const Wait& wait);  // counts its seconds
+  // Begins to write what has been copied to passages before, and waits for these copies.
+  void write_passages();
+  void bring_up(Buffer& buffer);  // to the GPU, unless it was before
+  bool passes() const { return gpu_ != nullptr && storage_ != nullptr; }
   base::View in(const Buffer& buffer) const;  // bytes of an input in a buffer
   base::View on_host(int extent) const;       // of an extent there
 

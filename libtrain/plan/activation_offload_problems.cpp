@@ -15,10 +15,6 @@ void activation_offload_problems(const Plan& p, std::vector<Problem>& out) {
   const auto place = p.offload.activations.place;
   if (place == Place::device) return;
   const auto text = base::text("$offload {}", offload_text(p.offload));
-  if (p.device == base::DeviceKind::cuda && place == Place::disk) {
-    out.push_back({base::text("{}: activations of a GPU pass through no disk", text), "activations=host"});
-    return;
-  }
   if (p.device == base::DeviceKind::cpu && place == Place::host) {
     // offload_problems says the same of states.
     if (!p.offload.of_states())

@@ -31,7 +31,7 @@ std::vector<std::int64_t> disk_extents(const Plan& plan, int stage) {
   for (const auto& e : offload.extents())
     if (e.place == Place::disk) out.push_back(e.bytes());
   const auto inputs = activation_offload_of_stage(plan, stage);
-  if (!inputs.on_host()) out.insert(out.end(), base::size(inputs.extents()), inputs.bytes());
+  if (inputs.on_disk()) out.insert(out.end(), base::size(inputs.extents()), inputs.bytes());
   return out;
 }
 

@@ -97,6 +97,7 @@ TEST(GpuOffload, TheBitsOfTheDevice) {
                                         {breadth_first(), "optimizer=host,parameters=host,gradients=host"},
                                         {{3, 3, 1}, "parameters=disk:0.5"},
                                         {{1, 0, 1, "f32", "full"}, "activations=host"},
+                                        {{1, 0, 1, "f32", "full"}, "activations=disk"},
                                         {{4, 2, 1}, "gradients=host"},
                                         {stages("none"), "optimizer=host"}});
 }
@@ -107,7 +108,9 @@ TEST(GpuOffload, TheBitsOfTheDeviceInBf16) {
                                  {{2, 3, 1, "f32", "full"}, "optimizer=host,parameters=disk"},
                                  {{2, 1, 1, "f32", "full"}, "optimizer=host,activations=host:0.5"},
                                  {breadth_first(), "optimizer=host,parameters=host,gradients=host,activations=host"},
-                                 {stages("full"), "activations=host"}});
+                                 {stages("full"), "activations=host"},
+                                 {stages("full:0.6"), "optimizer=host,activations=disk"},
+                                 {breadth_first(), "parameters=disk,activations=disk:0.7"}});
 }
 
 TEST(GpuOffload, OfExperts) {

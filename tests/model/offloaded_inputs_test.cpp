@@ -85,7 +85,8 @@ Moved moved(const plan::ModelConfig& m, DType dtype, const std::vector<Pass>& pa
             std::size_t abandoned = 0) {
   const plan::MicroShape shape = Runner::on_device({{sequences, tokens}, {dtype, 1}});
   const plan::ActivationOffload offload(
-      m, shape, share > 0 ? plan::Placement{plan::Place::disk, share} : plan::Placement{}, {micro_batches});
+      m, shape, share > 0 ? plan::Placement{plan::Place::disk, share} : plan::Placement{}, plan::Recompute::layers,
+      {micro_batches});
   Moved out;
   out.planned = plan::stream_bytes(m, shape) +
                 plan::saved_bytes(m, shape, plan::Recompute::layers, share > 0 ? offload.layers() : 0).most;
@@ -191,7 +192,7 @@ TEST(OffloadedInputs, AnAbandonedStepLeavesTheNextOneRight) {
 TEST(OffloadedInputs, TakesAreInTheirOrder) {
   const auto m = of_layers(small_gpt2(), 2);
   const plan::MicroShape shape{{sequences, tokens}, {DType::f32, 1}};
-  const plan::ActivationOffload offload(m, shape, {plan::Place::disk, 1}, {1});
+  const plan::ActivationOffload offload(m, shape, {plan::Place::disk, 1}, plan::Recompute::layers, {1});
   MemoryStorage storage({{"input 0", offload.bytes()}, {"input 1", offload.bytes()}});
   tensor::Arena buffers(tensor::Category::offload_buffers, offload.buffer_bytes());
   model::OffloadedInputs inputs(offload, storage, 0, buffers);

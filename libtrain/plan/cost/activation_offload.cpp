@@ -21,7 +21,8 @@ Items layers_in(const ModelConfig& model, const Items& items) {
 ActivationOffload::ActivationOffload(const ModelPart& part, const MicroShape& shape, const Placement& placement,
                                      const Recomputation& recompute, const std::vector<int>& slots) {
   if (placement.place == Place::device) return;
-  on_host_ = placement.place == Place::host;
+  place_ = placement.place;
+  of_gpu_ = shape.device == base::DeviceKind::cuda;
   std::int64_t all = 0;
   for (const auto& items : part.chunks) {
     const auto of_chunk = layers_in(part.model, items);
@@ -51,12 +52,12 @@ int ActivationOffload::extent(int chunk, std::int64_t layer, int slot) const {
 }
 
 base::StorageTotals ActivationOffload::step_bytes(std::int64_t micro_batches) const {
-  const auto bytes = on_host_ ? 0 : micro_batches * layers() * base::storage_bytes(bytes_);
+  const auto bytes = on_disk() ? micro_batches * layers() * base::storage_bytes(bytes_) : 0;
   return {bytes, bytes};
 }
 
 LinkBytes ActivationOffload::step_link(std::int64_t micro_batches) const {
-  const auto bytes = on_host_ ? micro_batches * layers() * bytes_ : 0;
+  const auto bytes = of_gpu_ ? micro_batches * layers() * bytes_ : 0;
   return {bytes, bytes};
 }
 

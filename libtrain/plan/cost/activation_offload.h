@@ -39,19 +39,22 @@ class ActivationOffload {
   // Buffers, which hold one input each (MemoryCategory::offload_buffers).
   std::int64_t writes() const { return std::min(most_input_writes, extents()); }
   std::int64_t reads() const { return std::min(most_input_reads, extents()); }
-  std::int64_t buffer_bytes() const { return on_host_ ? 0 : (writes() + reads()) * base::storage_bytes(bytes_); }
-  std::int64_t disk_bytes() const { return on_host_ ? 0 : extents() * base::storage_bytes(bytes_); }
-  // On the host of a GPU: the buffers are the device's, among the activations.
-  bool on_host() const { return on_host_; }
-  std::int64_t device_buffer_bytes() const { return on_host_ ? (writes() + reads()) * base::aligned(bytes_) : 0; }
-  std::int64_t host_bytes() const { return on_host_ ? extents() * base::aligned(bytes_) : 0; }
-  // Of a step in which the rank computes so many micro-batches, without the empty ones: from and to the disk, or
+  // What lies on disk passes through these; of a GPU they are its host's.
+  std::int64_t buffer_bytes() const { return on_disk() ? (writes() + reads()) * base::storage_bytes(bytes_) : 0; }
+  std::int64_t disk_bytes() const { return on_disk() ? extents() * base::storage_bytes(bytes_) : 0; }
+  // Of a GPU: buffers of the device, among the activations.
+  std::int64_t device_buffer_bytes() const { return of_gpu_ ? (writes() + reads()) * base::aligned(bytes_) : 0; }
+  std::int64_t host_bytes() const { return on_host() ? extents() * base::aligned(bytes_) : 0; }
+  bool on_disk() const { return place_ == Place::disk; }
+  bool on_host() const { return place_ == Place::host; }  // of a GPU
+  // Of a step in which the rank computes so many micro-batches, without the empty ones: from and to the disk, and
   // between a GPU and its host.
   base::StorageTotals step_bytes(std::int64_t micro_batches) const;
   LinkBytes step_link(std::int64_t micro_batches) const;
 
  private:
-  bool on_host_ = false;
+  Place place_ = Place::device;
+  bool of_gpu_ = false;
   std::int64_t bytes_ = 0;
   std::vector<std::int64_t> layers_;
   std::vector<int> slots_;
