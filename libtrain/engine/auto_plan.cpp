@@ -97,8 +97,8 @@ Open open_in(const RunConfig& config) {
           .recompute = config.recompute_auto || (by_plan && config.from_plan.open.recompute)};
 }
 
-AutoLayout auto_layout(const RunSetup& setup, const std::string& memory_limit, std::optional<std::int64_t> of_ranks) {
-  const auto open = open_in(setup.config);
+AutoLayout auto_layout(const RunSetup& setup, Open open, const std::string& memory_limit,
+                       std::optional<std::int64_t> of_ranks) {
   const auto asked = setup.config.plan == auto_plan ? base::text("$plan auto") : base::text("$recompute auto");
   const auto& plan = setup.plan;
   const auto memory = of_ranks.value_or(unknown),

@@ -32,15 +32,15 @@ plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes);
 std::optional<std::int64_t> memory_of_every_rank(World& world, tensor::Exec& exec, const Place& place,
                                                  int ranks_on_node);
 
-// What --plan auto or --recompute auto decides, with one sentence about it. `setup` has no memory limit, so that
-// everything else that a start refuses was refused before. `limit` is --memory-limit, `memory` the bytes of
-// memory_of_every_rank. EnvironmentError if nothing fits `memory`, unless --offload auto goes on from here. A layout
+// What --plan auto or --recompute auto decides of what is `open`, with one sentence about it. `setup` has no memory
+// limit, so that everything else that a start refuses was refused before. `limit` is --memory-limit, `memory` the bytes
+// of memory_of_every_rank. EnvironmentError if nothing fits `memory`, unless --offload auto goes on from here. A layout
 // that does not fit `limit` is refused later, like any other plan.
 struct AutoLayout {
   int zero = 0;
   plan::Recomputation recompute = {};
   std::string text;
 };
-AutoLayout auto_layout(const RunSetup& setup, const std::string& limit, std::optional<std::int64_t> memory);
+AutoLayout auto_layout(const RunSetup& setup, Open open, const std::string& limit, std::optional<std::int64_t> memory);
 
 }  // namespace trainyard::engine

@@ -70,15 +70,17 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
     unlimited = made(without_limit);
   };
   std::optional<std::int64_t> memory;
+  const auto open = open_in(config);
   const bool decides_layout = config.plan == auto_plan || config.recompute_auto;
-  if (config.recompute_auto) config.recompute = plan::undecided_recomputation(config);
+  // From here on it is a value like any other, so that copies of the settings have it.
+  if (std::exchange(config.recompute_auto, false)) config.recompute = plan::undecided_recomputation(config);
   if (decides_layout || config.offload_auto) memory = memory_of_every_rank(world, exec, place, ranks_on_node);
   if (decides_layout) {
     const auto layout = value_of_rank_zero(world, exec, [&] {
       make_unlimited();
-      return auto_layout(*unlimited, config.memory_limit, memory);
+      return auto_layout(*unlimited, open, config.memory_limit, memory);
     });
-    config.zero = layout.zero, config.recompute = layout.recompute, config.recompute_auto = false;
+    config.zero = layout.zero, config.recompute = layout.recompute;
     if (world.rank == 0 && note) note(layout.text);
   }
   std::string offload_choice;

@@ -42,7 +42,9 @@ TEST(AutoPlan, TakesTheLowestStageThatFits) {
     EXPECT_EQ(engine::fitting_plan(p, {}, exactly).zero, zero);
     EXPECT_EQ(engine::fitting_plan(p, {}, exactly).recompute, none);
     const auto less = engine::fitting_plan(p, {}, exactly - 1);
-    EXPECT_TRUE(zero == 3 ? less.recompute == plan::Recomputation(0, 0.083) : less.zero == zero + 1 && less.recompute == none) << zero;
+    EXPECT_TRUE(zero == 3 ? less.recompute == plan::Recomputation(0, 0.083)
+                          : less.zero == zero + 1 && less.recompute == none)
+        << zero;
   }
   const auto exactly = need(p, 3, selective);
   EXPECT_EQ(engine::fitting_plan(p, {}, exactly).recompute, selective);
@@ -151,6 +153,16 @@ TEST_F(AutoPlanRun, RecomputesAsFewLayersAsFit) {
   EXPECT_EQ(checkpoint::Reader(r.checkpoint).state().plan.at("recompute"), "full:0.666,selective");
   ASSERT_FALSE(notes.empty());
   EXPECT_TRUE(notes[0].starts_with("--recompute auto: ZeRO 0, 66.6 % of the layers recomputed")) << notes[0];
+}
+
+// Activations elsewhere need layers that are recomputed in full, so at least one is.
+TEST_F(AutoPlanRun, RecomputesForActivationsElsewhere) {
+  auto c = runs_.config("elsewhere");
+  c.steps = 1, c.recompute_auto = true, c.memory_limit = "10GB";
+  c.offload = plan::offload_of_text("activations=disk", "test"), c.offload_dir = runs_.folder().string();
+  const auto r = runs_.run(c, {});
+  EXPECT_EQ(r.code, base::ExitCode::done);
+  EXPECT_EQ(checkpoint::Reader(r.checkpoint).state().plan.at("recompute"), "full:0.333,selective");
 }
 
 TEST_F(AutoPlanRun, RefusesWhatFitsNowhere) {
