@@ -25,7 +25,7 @@ namespace {
 constexpr double least_weight = 1e-6, most_weight = 1e15;  // bytes a second are weights, too
 
 // What reads as a number, also one that is no weight: nan, inf, -1, 1e999.
-std::optional<double> number_in(std::string_view text) {
+std::optional<double> weight_number_in(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double value = 0;
   const auto* const end = text.data() + text.size();
@@ -55,7 +55,7 @@ std::vector<OffloadFolder> offload_folders(const std::string& text, const std::s
   for (auto& part : base::comma_separated(text)) {
     OffloadFolder folder{std::move(part)};
     if (const auto colon = folder.path.rfind(':'); colon != std::string::npos)
-      if (const auto weight = number_in(std::string_view(folder.path).substr(colon + 1))) {
+      if (const auto weight = weight_number_in(std::string_view(folder.path).substr(colon + 1))) {
         if (!(*weight >= least_weight && *weight <= most_weight))
           refuse(
               fmt::format("{} is no weight", base::excerpt(folder.path.substr(colon + 1))),
