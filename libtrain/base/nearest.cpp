@@ -106,6 +106,10 @@ constexpr Synonym synonyms[] = {{"bfloat16", "bf16"},
                                 {"silu", "swiglu"},
                                 {"gpt2-small", "gpt2"},
                                 {"gpt3", "gpt3-175b"},
+                                {"breadth-first", "breadth"},
+                                {"bfs", "breadth"},
+                                {"depth-first", "depth"},
+                                {"dfs", "depth"},
                                 {"eos", "end-of-document"}};
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Opens the files of a rank's states.
 #include "libtrain/engine/offload.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/index.h"
@@ -40,14 +41,22 @@ struct NeededRoom {
   std::int64_t bytes = 0, free = -1;
 };
 
-std::vector<NeededRoom> rooms_of_rank(const plan::Plan& plan, int rank,
-                                      const std::vector<plan::OffloadFolder>& folders) {
+// The folder, or the lowest one above it, in which a start would make it.
+std::string folder_that_is_there(const std::string& folder) {
+  const auto missing = base::missing_folders(folder);
+  return missing.empty() ? folder : base::parent_of(missing.back());
+}
+
+std::vector<NeededRoom> rooms_of_rank(const plan::Plan& plan, int rank, const std::vector<plan::OffloadFolder>& folders,
+                                      const std::string& output) {
   std::vector<NeededRoom> out;
   const auto stage = plan.stage_of(rank);
   if (plan::disk_space(plan, stage) == 0) return out;
   const auto bytes = plan::folder_bytes(plan::disk_extents(plan, stage), folders);
   for (std::size_t i = 0; i < folders.size(); ++i) {
-    const auto found = io::look_at_folder(folders[i].path, setting_of_folders);
+    const bool is_output = plan::plain_path(folders[i].path) == plan::plain_path(output);
+    const auto found =
+        io::look_at_folder(is_output ? folder_that_is_there(output) : folders[i].path, setting_of_folders);
     out.push_back({folders[i].path, base::host_name() + " " + found.system, bytes[i], found.free});
   }
   return out;
@@ -65,10 +74,10 @@ void require_several_folders(const std::vector<plan::OffloadFolder>& folders) {
 }
 
 void require_room(const plan::Plan& plan, World& world, tensor::Exec& exec,
-                  const std::vector<plan::OffloadFolder>& folders) {
+                  const std::vector<plan::OffloadFolder>& folders, const std::string& output) {
   if (folders.empty()) return;
   std::vector<NeededRoom> mine;
-  on_every_rank(world, exec, [&] { mine = rooms_of_rank(plan, world.rank, folders); });
+  on_every_rank(world, exec, [&] { mine = rooms_of_rank(plan, world.rank, folders, output); });
   auto asked = nlohmann::json::array();
   for (const auto& room : mine) asked.push_back({base::text_of_path(room.system), room.bytes});
   struct Sum {

@@ -17,9 +17,10 @@ namespace trainyard::engine {
 void require_several_folders(const std::vector<plan::OffloadFolder>& folders);
 
 // For a dry run: EnvironmentError where a rank could not make its files in `folders`, or where the ranks of a machine
-// together have not enough room there. Makes no file with a name, and takes no space. Collective.
+// together have not enough room there. A start makes `output`, so where that is one of them, it need not be there.
+// Makes no file with a name, and takes no space. Collective.
 void require_room(const plan::Plan& plan, World& world, tensor::Exec& exec,
-                  const std::vector<plan::OffloadFolder>& folders);
+                  const std::vector<plan::OffloadFolder>& folders, const std::string& output);
 
 // Makes the files of rank `rank` in `folders`, which share its bytes by weight, and reserves their space. The storage
 // also has the extents of inputs of layers, behind those of states. Null if the plan has nothing elsewhere.

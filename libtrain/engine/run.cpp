@@ -283,7 +283,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
                                world.size == 1 ? base::text("more ranks on more machines with a higher $zero, ")
                                                : base::text("more ranks on more machines, a higher $zero, ")));
   });
-  require_room(setup.plan, world, exec, setup.step.offload_folders);
+  require_room(setup.plan, world, exec, setup.step.offload_folders, config.output);
   Start start;  // chosen on rank 0
   const auto path = on_rank_zero(world, exec, [&] {
     require_usable(config.output);

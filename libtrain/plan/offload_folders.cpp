@@ -16,6 +16,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -24,7 +25,7 @@ namespace {
 constexpr double least_weight = 1e-6, most_weight = 1e15;  // bytes a second are weights, too
 
 // What reads as a number, also one that is no weight: nan, inf, -1, 1e999.
-std::optional<double> number_in(std::string_view text) {
+std::optional<double> weight_number_in(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double value = 0;
   const auto* const end = text.data() + text.size();
@@ -51,12 +52,10 @@ std::vector<OffloadFolder> offload_folders(const std::string& text, const std::s
   };
   constexpr const char* once = "name each folder once, with commas between them";
   std::map<std::string, std::string> seen;
-  for (std::size_t at = 0; at <= text.size();) {
-    const auto end = std::min(text.find(',', at), text.size());
-    OffloadFolder folder{text.substr(at, end - at)};
-    at = end + 1;
+  for (auto& part : base::comma_separated(text)) {
+    OffloadFolder folder{std::move(part)};
     if (const auto colon = folder.path.rfind(':'); colon != std::string::npos)
-      if (const auto weight = number_in(std::string_view(folder.path).substr(colon + 1))) {
+      if (const auto weight = weight_number_in(std::string_view(folder.path).substr(colon + 1))) {
         if (!(*weight >= least_weight && *weight <= most_weight))
           refuse(
               fmt::format("{} is no weight", base::excerpt(folder.path.substr(colon + 1))),
@@ -67,6 +66,9 @@ std::vector<OffloadFolder> offload_folders(const std::string& text, const std::s
         folder.path.resize(colon);
       }
     if (folder.path.empty()) refuse("a folder without a name", once);
+    if (folder.path.starts_with("~/") || folder.path == "~")
+      refuse(fmt::format("the shell did not replace ~ in {}", base::one_line(folder.path)),
+             "it does so at the beginning of a word alone: write $HOME; ./~ is a folder of this name");
     if (const auto [first, is_new] = seen.emplace(plain_path(folder.path), folder.path); !is_new)
       refuse(first->second == folder.path
                  ? fmt::format("{} comes twice", base::one_line(folder.path))

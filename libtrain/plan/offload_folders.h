@@ -14,10 +14,11 @@ struct OffloadFolder {
   bool operator==(const OffloadFolder&) const = default;
 };
 
-// Reads "/local/nvme:3,/scratch/me": folders with commas between them. A number behind a folder's last colon is its
-// weight, else the weight is 1; so a folder whose name ends like that is given with :1 behind it. Empty for an empty
-// text. UsageError, whose message begins with `spelled`, for a folder without a name, one that comes twice (also as
-// "./a" and "a"), and a weight that is not above 0 or is infinite. Asks no file system.
+// Reads "/local/nvme:3,/scratch/me": folders with commas between them, and spaces around them. A number behind a
+// folder's last colon is its weight, else the weight is 1; so a folder whose name ends like that is given with :1
+// behind it. Empty for an empty text. UsageError, whose message begins with `spelled`, for a folder without a name, one
+// that comes twice (also as "./a" and "a"), a ~ that no shell has replaced, and a weight that is not above 0 or is
+// infinite. Asks no file system.
 std::vector<OffloadFolder> offload_folders(const std::string& text, const std::string& spelled);
 
 // The path without "." and doubled slashes. The file system is not asked: the folders may be of another machine.

@@ -188,6 +188,8 @@ TEST(PrintFields, IsReadBack) {
 
 TEST(Hints, KnowOtherWordsAndDoNotGuessWildly) {
   EXPECT_EQ(value_hint("bfloat16", {"f32", "bf16"}), "did you mean 'bf16'?");
+  EXPECT_EQ(value_hint("breadth-first", {"auto", "depth", "breadth"}), "did you mean 'breadth'?");
+  EXPECT_EQ(value_hint("DFS", {"auto", "depth", "breadth"}), "did you mean 'depth'?");
   EXPECT_EQ(value_hint("gpu", {"auto", "cpu", "cuda"}), "did you mean 'cuda'?");
   EXPECT_EQ(value_hint("adamw_torch", {"adam", "adamw"}), "did you mean 'adamw'?");
   for (const char* theirs : {"FusedLamb", "fused_lamb", "lamb_fp16", "LAMB"})

@@ -70,13 +70,15 @@ TEST(Offload, ADryRunLooksAtTheFolders) {
   const auto plan = plan::small_offload_plan("optimizer=disk", 1);
   const auto look = [&](const std::vector<plan::OffloadFolder>& folders) {
     auto world = engine::solo_world();
-    return refusal_of([&] { engine::require_room(plan, world, *world.communication, folders); });
+    return refusal_of(
+        [&] { engine::require_room(plan, world, *world.communication, folders, scratch.path + "/not/yet"); });
   };
   EXPECT_EQ(look({}), "");
   EXPECT_EQ(look({{scratch.path}}), "");
   EXPECT_EQ(look({{absent}}), "4: cannot make a file in " + absent +
                                   ": No such file or directory (make the folder on every machine of the run, or name "
                                   "other folders with --offload-dir)");
+  EXPECT_EQ(look({{scratch.path + "/./not/yet/"}}), "") << "a start makes its output";
   EXPECT_EQ(look({{scratch.path}, {file}}),
             "4: cannot make a file in " + file + ": Not a directory (name other folders with --offload-dir)");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path), {}), 1);
@@ -90,7 +92,7 @@ TEST(Offload, ADryRunAddsTheRoomOfRanksAndFolders) {
   const auto plan = plan::small_offload_plan("optimizer=disk", 1);  // 1,294,336 bytes (FoldersShareByWeight)
   const auto look = [&] {
     auto world = engine::solo_world();
-    return refusal_of([&] { engine::require_room(plan, world, *world.communication, {{a}, {b}}); });
+    return refusal_of([&] { engine::require_room(plan, world, *world.communication, {{a}, {b}}, ""); });
   };
   EXPECT_EQ(look(), fmt::format("4: the file system of {} has 524 kB free, and 1 rank on {} would take 1.29 MB of it "
                                 "(free some space, or name other folders with --offload-dir, or more of them)",

@@ -238,6 +238,8 @@ TEST(SameBitsOffload, RefusesWhatCannotLieThere) {
         std::pair("cpu",
                   "cpu\" says where, and not what | name what and where: optimizer=host,parameters=host on a GPU"),
         std::pair("nvme", "nvme\" says where, and not what | name what and where: optimizer=disk"),
+        std::pair("auto,optimizer=disk", "\"auto\" says neither what nor where | write 'auto', and nothing else"),
+        std::pair("auto", "\"auto\" has no place"), std::pair("NONE", "write 'none', and nothing else"),
         std::pair("disk", "disk\" says where"), std::pair("optimizer", "optimizer\" has no place")})
     EXPECT_NE(refusal(theirs, 1).find(ours), std::string::npos) << theirs << ": " << refusal(theirs, 1);
   for (const char* wrong :
@@ -248,6 +250,8 @@ TEST(SameBitsOffload, RefusesWhatCannotLieThere) {
   EXPECT_EQ(plan::offload_text(plan::offload_of_text("none", "")), "none");
   EXPECT_EQ(plan::offload_text(plan::offload_of_text("gradients=disk:0.25,optimizer=disk,parameters=device", "")),
             "optimizer=disk,gradients=disk:0.25");
+  EXPECT_EQ(plan::offload_text(plan::offload_of_text("optimizer=disk, parameters = disk:0.5 ", "")),
+            "optimizer=disk,parameters=disk:0.5");
 }
 
 }  // namespace same_bits_offload_test

@@ -41,6 +41,7 @@ TEST(OffloadFolders, Text) {
                      {"../a:", 1},
                      {"...", 1},
                      {"n:nano", 1}}));
+  EXPECT_EQ(offload_folders(" a:2 , b ,./~,./ c", "x"), (Folders{{"a", 2}, {"b"}, {"./~"}, {"./ c"}}));
   EXPECT_EQ(folders_text({{"/a", 1.93e9}, {"/b", 697e6}}), "/a:2.77,/b:1");
   EXPECT_EQ(folders_text({{"run:2", 7}}), "run:2:1");
   EXPECT_EQ(offload_folders(folders_text({{"run:2", 7}, {"b", 14}}), "x"), (Folders{{"run:2", 1}, {"b", 2}}));
@@ -52,6 +53,8 @@ TEST(OffloadFolders, Refusals) {
   EXPECT_EQ(refusal(":2"), "--offload-dir \":2\": a folder without a name");
   EXPECT_EQ(refusal("a:2,b,a:3"), "--offload-dir \"a:2,b,a:3\": a comes twice");
   EXPECT_EQ(refusal("a:2,b,a/:3"), "--offload-dir \"a:2,b,a/:3\": a and a/ are one folder");
+  EXPECT_EQ(refusal("a, "), "--offload-dir \"a, \": a folder without a name");
+  EXPECT_EQ(refusal("/home/me/a,~/b"), "--offload-dir \"/home/me/a,~/b\": the shell did not replace ~ in ~/b");
   EXPECT_EQ(refusal("fast,./fast"), "--offload-dir \"fast,./fast\": fast and ./fast are one folder");
   EXPECT_EQ(refusal("/x//y/./z:2,/x/y/z/."),
             "--offload-dir \"/x//y/./z:2,/x/y/z/.\": /x//y/./z and /x/y/z/. are one folder");

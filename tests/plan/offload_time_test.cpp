@@ -106,7 +106,7 @@ TEST(OffloadTime, BytesAlone) {
   const auto without = offload_time(p, &nothing, {});
   EXPECT_FALSE(without.disk_seconds);
   const auto said = offload_time_text(p, without, base::Sizes::exact);
-  EXPECT_NE(said.find("  moving a step's bytes                                 not known  (no rates of folders)\n"),
+  EXPECT_NE(said.find("  moving a step's bytes                                not known  (no rates of folders)\n"),
             std::string::npos)
       << said;
   EXPECT_TRUE(offload_time_json(p, without).at("disk_seconds").is_null());

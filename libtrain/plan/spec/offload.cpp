@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -79,11 +80,18 @@ template <class Named> const auto& found_in(const Named& all, std::string_view n
                          hint.empty() ? "for example optimizer=disk,parameters=disk" : hint);
 }
 
-// For "optimizer", and for "cpu", which names a place and not what lies there.
-[[noreturn]] void throw_no_place(const std::string& before, std::string_view part) {
+std::string without_spaces(const std::string& text) { return base::comma_separated(text).front(); }
+
+// For "optimizer", and for "cpu", which names a place and not what lies there. Plans do not know "auto".
+[[noreturn]] void throw_no_place(const std::string& before, const std::string& text, std::string_view part) {
   const auto known = names_in(places);
   const auto place =
       std::find(known.begin(), known.end(), part) == known.end() ? word_for(part, known) : std::string(part);
+  std::string word;
+  for (const char c : part) word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if ((word == nothing || word == "auto") && word != text)
+    throw base::UsageError(fmt::format("{}: {} says neither what nor where", before, base::excerpt(part)),
+                           fmt::format("write '{}', and nothing else", word));
   if (place.empty() || place == "device")
     throw base::UsageError(fmt::format("{}: {} has no place", before, base::excerpt(part)),
                            "name what and where, such as optimizer=disk,parameters=disk; or none");
@@ -123,29 +131,28 @@ Offload offload_of_text(const std::string& text, const std::string& spelled) {
   if (text == nothing) return out;
   const auto before = fmt::format("{} {}", spelled, base::excerpt(text));
   std::set<std::string_view> seen;
-  for (std::string_view rest = text; !rest.empty() || seen.empty();) {
-    const auto comma = rest.find(',');
-    const auto part = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  const auto parts = base::comma_separated(text);
+  for (const auto& part : parts) {
+    if (part.empty() && &part == &parts.back() && parts.size() > 1)
+      throw base::UsageError(fmt::format("{}: nothing follows the last comma", before), "leave the comma out");
     const auto equals = part.find('=');
-    if (equals == std::string_view::npos) throw_no_place(before, part);
-    const auto& of = found_in(placements, part.substr(0, equals), before);
+    if (equals == std::string::npos) throw_no_place(before, text, part);
+    const auto& of = found_in(placements, without_spaces(part.substr(0, equals)), before);
     if (!seen.insert(of.name).second)
       throw base::UsageError(fmt::format("{}: {} comes twice", before, of.name), "give each of them one place");
-    auto where = part.substr(equals + 1);
+    auto where = without_spaces(part.substr(equals + 1));
     auto& placement = out.*of.placement;
-    if (const auto colon = where.find(':'); colon != std::string_view::npos) {
-      const auto share = base::parsed_number<double>(where.substr(colon + 1));
+    if (const auto colon = where.find(':'); colon != std::string::npos) {
+      const auto number = where.substr(colon + 1);
+      const auto share = base::parsed_number<double>(number);
       if (!share || !(*share > 0 && *share <= 1))
-        throw base::UsageError(fmt::format("{}: {} is no share", before, base::excerpt(where.substr(colon + 1))),
+        throw base::UsageError(fmt::format("{}: {} is no share", before, base::excerpt(number)),
                                "give a number above 0 and at most 1, such as optimizer=disk:0.5");
       placement.share = *share;
-      where = where.substr(0, colon);
+      where.resize(colon);
     }
     placement.place = found_in(places, where, before).place;
     if (placement.place == Place::device) placement = {};
-    if (comma != std::string_view::npos && rest.empty())
-      throw base::UsageError(fmt::format("{}: nothing follows the last comma", before), "leave the comma out");
   }
   return out;
 }
