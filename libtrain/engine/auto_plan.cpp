@@ -117,6 +117,7 @@ AutoLayout auto_layout(const RunSetup& setup, Open open, const std::string& memo
   auto text = fmt::format("{}: {} on {}: {} a rank", asked, words_of_layout(layout),
                           base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? "; how much it may use is not known"
+          : need > bytes   ? fmt::format(", and nothing needs less; it may use {}", base::size_text(bytes))
                            : fmt::format(" of the {} that it may use", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);
   if (first.zero != layout.zero || first.recompute != layout.recompute)

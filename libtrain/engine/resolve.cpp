@@ -73,7 +73,8 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
   const auto open = open_in(config);
   const bool decides_layout = config.plan == auto_plan || config.recompute_auto;
   // From here on it is a value like any other, so that copies of the settings have it.
-  if (std::exchange(config.recompute_auto, false)) config.recompute = plan::undecided_recomputation(config);
+  config.recompute_auto = false;
+  if (open.recompute) config.recompute = plan::undecided_recomputation(config);
   if (decides_layout || config.offload_auto) memory = memory_of_every_rank(world, exec, place, ranks_on_node);
   if (decides_layout) {
     const auto layout = value_of_rank_zero(world, exec, [&] {
@@ -89,7 +90,12 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
       if (!unlimited) make_unlimited();
       auto plan = unlimited->plan;
       plan.zero = config.zero, plan.recompute = config.recompute;
-      return auto_offload(plan, config.memory_limit, memory, config.host_memory);
+      auto chosen = auto_offload(plan, config.memory_limit, memory, config.host_memory);
+      const auto offload = plan::offload_of_text(chosen.first, base::setting_name("offload"));
+      if (offload.uses(plan::Place::disk) && config.offload_dir.empty())
+        throw base::UsageError(base::text("$offload auto takes {}, and there is no folder for it", chosen.first),
+                               base::text("name folders on local disks: $offload-dir /local/nvme,/scratch/me"));
+      return chosen;
     });
     config.offload = plan::offload_of_text(offload, base::setting_name("offload")), config.offload_auto = false;
     offload_choice = text;

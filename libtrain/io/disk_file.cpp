@@ -88,7 +88,7 @@ std::string folder_hint(int error_number, const std::string& setting) {
     case ENOSPC: return "free some space, or " + others + ", or more of them";
     case EDQUOT: return "the quota is used up: free some space, or " + others;
     case EROFS: return "the file system is read-only: " + others;
-    case ENOENT: return "make the folder on every machine of the run, or " + others;
+    case ENOENT: return "make the folder on every machine of the run, or look from one that has it, or " + others;
     case ENOTDIR: return others;
     default: return base::hint_for(error_number);
   }

@@ -102,7 +102,7 @@ void OffloadedInputs::write_passages() {
   for (std::size_t i = 0; i < writes_.size(); ++i) {
     auto& buffer = in_turn(writes_, written_ + static_cast<std::int64_t>(i));
     if (buffer.unwritten < 0) continue;
-    blocked([&] { buffer.copied.wait(); });
+    buffer.copied.wait();  // which is no wait for the disk
     buffer.ticket =
         storage_->write(first_extent_ + std::exchange(buffer.unwritten, -1), 0, plan_.bytes(), buffer.passage);
   }
@@ -122,7 +122,7 @@ void OffloadedInputs::begin_write(int extent, Buffer& buffer) {
 void OffloadedInputs::begin_read(int extent, Buffer& buffer) {
   if (passes()) {
     write_passages();
-    blocked([&] { std::exchange(buffer.copied, {}).wait(); });
+    std::exchange(buffer.copied, {}).wait();
     buffer.ticket = storage_->read(first_extent_ + extent, 0, plan_.bytes(), buffer.passage);
     buffer.arrived = false;
     return;

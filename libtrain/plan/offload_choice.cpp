@@ -34,9 +34,15 @@ std::int64_t most_on_host(Plan p, const Offload& offload) {
   return most;
 }
 
-Offload fitting(const Plan& plan, std::int64_t bytes, Place of_optimizer, Place of_others) {
+// Where the stages begin does not depend on what lies elsewhere.
+Offload fitting(Plan plan, std::int64_t bytes, Place of_optimizer, Place of_others) {
+  plan.stages = stages_of(plan);
+  const auto need_of = [&](const Offload& offload) {
+    plan.offload = offload;
+    return largest_memory(plan).total();
+  };
   Offload taken, least;
-  auto needed = memory_with(plan, taken);
+  auto needed = need_of(taken);
   if (bytes == 0 || needed <= bytes) return taken;
   constexpr std::array kinds = {&Offload::optimizer, &Offload::gradients, &Offload::parameters, &Offload::activations};
   // Weights elsewhere make the order breadth first by itself, with which gradients may lie there, too. So a kind that
@@ -50,10 +56,11 @@ Offload fitting(const Plan& plan, std::int64_t bytes, Place of_optimizer, Place 
       ++i;
       continue;
     }
-    for (int part = 1; part <= parts; ++part) {
+    // What does not fit as a whole does not fit in part.
+    for (int part = need_of(whole) <= bytes ? 1 : parts; part <= parts; ++part) {
       auto some = taken;
       some.*left[i] = {place, static_cast<double>(part) / parts};
-      const auto need = memory_with(plan, some);
+      const auto need = need_of(some);
       if (need <= bytes) return some;
       if (need < needed) needed = need, least = some;
     }
@@ -75,8 +82,10 @@ std::int64_t memory_with(Plan p, const Offload& offload) {
 Offload fitting_offload(const Plan& plan, std::int64_t bytes, std::int64_t host_bytes) {
   if (plan.device != base::DeviceKind::cuda) return fitting(plan, bytes, Place::disk, Place::disk);
   const auto chosen = fitting(plan, bytes, Place::host, Place::host);
-  if (host_bytes == 0 || most_on_host(plan, chosen) <= host_bytes) return chosen;
-  return fitting(plan, bytes, Place::disk, Place::host);
+  const auto fits_host = [&](const Offload& offload) { return most_on_host(plan, offload) <= host_bytes; };
+  if (host_bytes == 0 || fits_host(chosen)) return chosen;
+  const auto less = fitting(plan, bytes, Place::disk, Place::host);
+  return fits_host(less) ? less : fitting(plan, bytes, Place::disk, Place::disk);
 }
 
 std::string offload_choice_text(const Plan& plan, const Offload& chosen, std::int64_t bytes) {

@@ -25,9 +25,12 @@ double share_with(std::int64_t some, std::int64_t layers) {
   return some == layers ? 1 : std::floor(scale * static_cast<double>(some) / static_cast<double>(layers)) / scale;
 }
 
-Recomputation with_layers(Recompute form, std::int64_t some, std::int64_t layers) {
+// So many layers in the form. What the others do in the form `layers`:
+enum class Others { selective, none };
+Recomputation with_layers(Recompute form, std::int64_t some, std::int64_t layers, Others others) {
   const double share = share_with(some, layers);
-  return form == Recompute::layers ? Recomputation(share, 1 - share) : Recomputation(0, share);
+  if (form != Recompute::layers) return {0, share};
+  return {share, others == Others::selective ? 1 - share : 0};
 }
 
 }  // namespace
@@ -47,21 +50,35 @@ bool may_recompute(const Plan& plan, Recompute form) {
   return form == Recompute::none || plan.pipeline_schedule != PipelineSchedule::zero_bubble;
 }
 
-// Each further layer needs less memory, except for the last one in the form `layers`: while it is computed again, all
-// that it has stays, and its input does so, too. So halving the interval finds the fewest, and the last is tried apart.
-Recomputation fewest_recomputed(const Plan& plan, Recompute form, std::int64_t bytes) {
-  if (form == Recompute::none) return {};
+// Where stages begin at the same layers, each further layer needs less memory, except for the last one in the form
+// `layers`: while it is computed again, all that it has stays, and its input does so, too. So halving the interval
+// finds the fewest, and the last is tried apart. With --partition flops, a share may move a stage, and another share
+// might fit.
+namespace {
+
+Recomputation fewest(const Plan& plan, Recompute form, std::int64_t bytes, Others others) {
   const auto layers = most_layers(plan);
-  const auto need = [&](std::int64_t some) { return memory_with(plan, with_layers(form, some, layers)); };
+  const auto need = [&](std::int64_t some) { return memory_with(plan, with_layers(form, some, layers, others)); };
   auto most = layers;
   if (form == Recompute::layers && layers > 1 && need(layers - 1) <= need(layers)) most = layers - 1;
-  if (need(most) > bytes) return with_layers(form, most, layers);
+  if (need(most) > bytes) return with_layers(form, most, layers, others);
   std::int64_t too_few = 0, enough = most;
   while (enough - too_few > 1) {
     const auto middle = (too_few + enough) / 2;
     (need(middle) <= bytes ? enough : too_few) = middle;
   }
-  return with_layers(form, enough, layers);
+  return with_layers(form, enough, layers, others);
+}
+
+}  // namespace
+
+Recomputation fewest_recomputed(const Plan& plan, Recompute form, std::int64_t bytes) {
+  if (form == Recompute::none) return {};
+  if (form == Recompute::layers && !may_recompute(plan, Recompute::selective)) {
+    const auto some = fewest(plan, form, bytes, Others::none);
+    if (memory_with(plan, some) <= bytes) return some;
+  }
+  return fewest(plan, form, bytes, Others::selective);
 }
 
 Recomputation fitting_recomputation(const Plan& plan, std::int64_t bytes) {

@@ -106,15 +106,23 @@ std::vector<int> fewer_stages(const Plan& plan) {
   return out;
 }
 
+// What recomputes more of some layer.
+std::vector<Recomputation> further_recomputations(const Plan& plan) {
+  std::vector<Recomputation> out;
+  for (const auto form : recomputations)
+    if (form >= plan.recompute.most() && plan.recompute != form) out.emplace_back(form);
+  return out;
+}
+
 // The least recomputation that fits, else the recomputation that needs least.
 std::optional<Remedy> recompute_remedy(const Plan& plan) {
   std::optional<Remedy> least;
-  for (const auto recompute : recomputations) {
+  for (const auto& recompute : further_recomputations(plan)) {
     auto other = plan;
     other.recompute = recompute;
-    const auto bytes = recompute > plan.recompute.most() ? price(other, Pass::train) : std::nullopt;
+    const auto bytes = price(other, Pass::train);
     if (!bytes || (least && least->bytes <= *bytes)) continue;
-    least = {base::text("$recompute {}", name_of(recompute)), *bytes};
+    least = {base::text("$recompute {}", recomputation_text(recompute)), *bytes};
     if (*bytes <= plan.device_memory) break;
   }
   return least;
@@ -222,11 +230,12 @@ std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
            (has_experts(plan.model) && fits_with(degrees, zero, recompute, true));
   };
   const auto with_others = [&](const Degrees& degrees) {
-    for (const auto form : recomputations)
-      for (int zero = plan.zero; zero <= 3 && form >= plan.recompute.most(); ++zero) {
-        if (pass == Pass::evaluate && form > plan.recompute.most()) continue;
-        if (fits(degrees, zero, form == plan.recompute.most() ? plan.recompute : Recomputation(form))) return true;
-      }
+    std::vector<Recomputation> all{plan.recompute};
+    if (pass == Pass::train)
+      for (const auto& further : further_recomputations(plan)) all.push_back(further);
+    for (const auto& recompute : all)
+      for (int zero = plan.zero; zero <= 3; ++zero)
+        if (fits(degrees, zero, recompute)) return true;
     return false;
   };
   if (with_others({plan.tensor, plan.pipeline})) return least;

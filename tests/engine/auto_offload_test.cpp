@@ -84,7 +84,7 @@ TEST_F(AutoOffload, WhatFitsNowhereIsRefused) {
     FAIL() << "no folder";
   } catch (const base::Error& e) {
     EXPECT_EQ(e.code(), base::ExitCode::usage);
-    EXPECT_EQ(std::string(e.what()), "--offload optimizer=disk has no folder");
+    EXPECT_EQ(std::string(e.what()), "--offload auto takes optimizer=disk, and there is no folder for it");
   }
   const auto plan = engine::make_setup(config("machine"), 2, 1).plan;
   EXPECT_THROW(engine::auto_offload(plan, "", 1000), base::EnvironmentError) << "the machine is too small";

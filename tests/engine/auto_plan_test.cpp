@@ -162,7 +162,7 @@ TEST_F(AutoPlanRun, RecomputesForActivationsElsewhere) {
   c.offload = plan::offload_of_text("activations=disk", "test"), c.offload_dir = runs_.folder().string();
   const auto r = runs_.run(c, {});
   EXPECT_EQ(r.code, base::ExitCode::done);
-  EXPECT_EQ(checkpoint::Reader(r.checkpoint).state().plan.at("recompute"), "full:0.333,selective");
+  EXPECT_EQ(checkpoint::Reader(r.checkpoint).state().plan.at("recompute"), "full:0.333");
 }
 
 TEST_F(AutoPlanRun, RefusesWhatFitsNowhere) {

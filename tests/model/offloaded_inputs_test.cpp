@@ -84,9 +84,9 @@ struct Moved {
 Moved moved(const plan::ModelConfig& m, DType dtype, const std::vector<Pass>& passes, double share,
             std::size_t abandoned = 0) {
   const plan::MicroShape shape = Runner::on_device({{sequences, tokens}, {dtype, 1}});
-  const plan::ActivationOffload offload(
-      m, shape, share > 0 ? plan::Placement{plan::Place::disk, share} : plan::Placement{}, plan::Recompute::layers,
-      {micro_batches});
+  const plan::ActivationOffload offload(m, shape,
+                                        share > 0 ? plan::Placement{plan::Place::disk, share} : plan::Placement{},
+                                        plan::Recompute::layers, {micro_batches});
   Moved out;
   out.planned = plan::stream_bytes(m, shape) +
                 plan::saved_bytes(m, shape, plan::Recompute::layers, share > 0 ? offload.layers() : 0).most;

@@ -3,8 +3,8 @@
 #include "libtrain/plan/offload_choice.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/auto_setting.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/plan/auto_setting.h"
 #include "tests/plan/offload_plan.h"
 
 #include <gtest/gtest.h>

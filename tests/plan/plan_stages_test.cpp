@@ -75,6 +75,10 @@ TEST(PlanOfStages, WhatDoesNotFollowFromItsDecisionsIsRefused) {
   auto j = json_of(p);
   j["partition"] = "flosp";
   expect_unreadable(j.dump(), "--partition flosp is not known");
+  EXPECT_EQ(json_of(p)["recompute"], "none");
+  p.recompute = Recompute::layers;
+  EXPECT_EQ(json_of(p)["recompute"], "layers") << "as plans of older programs have it";
+  p.recompute = {};
   for (const char* key : {"partition", "schedule", "reduction", "dtype", "gradient_dtype", "device"}) {
     auto damaged = json_of(p);
     damaged[key] = "xyzzy-plugh";

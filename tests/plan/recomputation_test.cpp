@@ -33,8 +33,10 @@ TEST(Recomputation, Text) {
     EXPECT_EQ(recomputation_text(read(text)), text);
   EXPECT_EQ(read("layers"), Recomputation(Recompute::layers)) << "as older plans have it";
   EXPECT_EQ(recomputation_text(read("selective,full:0.5")), "full:0.5,selective");
-  EXPECT_EQ(recomputation_text(read("full:0.7,selective:0.3")), "full:0.7,selective:0.3");
+  EXPECT_EQ(recomputation_text(read("full:0.7,selective:0.3")), "full:0.7,selective");
   EXPECT_EQ(recomputation_text(read("full:1")), "full");
+  EXPECT_EQ(read("full:0.7,selective").selective, 0.3);
+  EXPECT_EQ(recomputation_text(read("selective:0.9,full")), "full:0.1,selective");
   EXPECT_EQ(recomputed_text(read("full")), "layers recomputed");
   EXPECT_EQ(recomputed_text(read("selective")), "norms and activations recomputed");
   EXPECT_EQ(recomputed_text(read("full:0.416,selective")),
@@ -44,7 +46,8 @@ TEST(Recomputation, Text) {
 
 TEST(Recomputation, RefusesOtherTexts) {
   EXPECT_EQ(refusal("ful"), "--recompute \"ful\": \"ful\" is none of none, selective and full; did you mean 'full'?");
-  for (const char* text : {"full:0", "full:1.5", "full:-1", "full:nan", "full:x", "full:", "selective:2"})
+  for (const char* text :
+       {"full:0", "full:1e-12", "full:6", "full:1.5", "full:-1", "full:nan", "full:x", "full:", "selective:2"})
     EXPECT_NE(refusal(text).find("is no share of the layers"), std::string::npos) << text << ": " << refusal(text);
   EXPECT_NE(refusal("full,selective").find("each of the two would have all layers"), std::string::npos);
   EXPECT_NE(refusal("full:0.6,selective:0.5").find("together more than all layers"), std::string::npos);
@@ -170,7 +173,11 @@ TEST(RecomputeChoice, GoesWithScheduleAndActivationsElsewhere) {
   p.recompute = Recompute::layers;
   EXPECT_TRUE(decision_problems(p).empty());
   EXPECT_EQ(recomputation_text(fitting_recomputation(p, need(p, Recompute::none) + (std::int64_t{1} << 40))),
-            "full:0.1,selective");
+            "full:0.1")
+      << "the others keep all";
+  const auto less = need(p, Recomputation(0.9, 0)) - 1;
+  EXPECT_EQ(fitting_recomputation(p, less).most(), Recompute::layers);
+  EXPECT_GT(fitting_recomputation(p, less).selective, 0) << "the others are recomputed selectively, too";
   p.offload = {};
   p.pipeline = 2, p.topology = replicas_of(2, 1, 2), p.pipeline_schedule = PipelineSchedule::zero_bubble;
   EXPECT_EQ(fitting_recomputation(p, 1), Recomputation());

@@ -177,8 +177,10 @@ void decide_recompute(plan::Plan& p, const Options& o) {
   if (!o.recompute_auto) return;
   require_device_memory(p, "--recompute");
   p.recompute = plan::fitting_recomputation(p, p.device_memory);
-  base::log_info("--recompute auto: {}: {} of {}", plan::recomputation_text(p.recompute),
-                 base::size_text(plan::memory_with(p, p.recompute)), base::size_text(p.device_memory));
+  const auto need = plan::memory_with(p, p.recompute);
+  const auto of = fmt::format("{} of {}", base::size_text(need), base::size_text(p.device_memory));
+  base::log_info("--recompute auto: {}: {}{}", plan::recomputation_text(p.recompute), of,
+                 need > p.device_memory ? ", and nothing needs less" : "");
 }
 
 // For --offload auto.

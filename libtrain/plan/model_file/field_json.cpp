@@ -41,12 +41,12 @@ nlohmann::ordered_json json_of(const base::Field& f) {
         if (!number.empty()) list.push_back(static_cast<std::int64_t>(std::strtoll(number.c_str(), nullptr, 10)));
       return list;
     }
-    case base::FieldKind::word: {
-      const auto word = f.get();
-      const auto former = f.former_words.find(word);
-      return with_underscores(former == f.former_words.end() ? word : former->second);
+    default: {
+      const auto text = f.get();
+      const auto former = f.former_words.find(text);
+      const auto& kept = former == f.former_words.end() ? text : former->second;
+      return f.kind == base::FieldKind::word ? with_underscores(kept) : kept;
     }
-    default: return f.get();
   }
 }
 

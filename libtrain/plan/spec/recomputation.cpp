@@ -19,7 +19,8 @@ namespace trainyard::plan {
 
 namespace {
 
-constexpr double rounding = 1e-9;  // of sums and products of shares
+constexpr double rounding = 1e-9;     // of sums and products of shares
+constexpr double least_share = 1e-6;  // a layer of a million
 constexpr const char* of_rest = "full:0.25,selective, for example: a quarter, and the rest";
 
 std::optional<Recompute> form_of(std::string_view name) {
@@ -39,7 +40,7 @@ Share share_in(std::string_view part, bool alone, const std::string& before) {
   const auto name = part.substr(0, colon);
   const auto form = form_of(name);
   if (!form) {
-    const auto hint = base::value_hint(std::string(name), {"none", "selective", "full", "auto"});
+    const auto hint = base::value_hint(name, {"none", "selective", "full"});
     throw base::UsageError(fmt::format("{}: {} is none of none, selective and full", before, base::excerpt(name)),
                            hint.empty() ? of_rest : hint);
   }
@@ -47,10 +48,10 @@ Share share_in(std::string_view part, bool alone, const std::string& before) {
     throw base::UsageError(fmt::format("{}: none stands alone", before), of_rest);
   if (colon == std::string_view::npos) return {*form, {}};
   const auto share = base::parsed_number<double>(part.substr(colon + 1));
-  if (!share || !(*share > 0 && *share <= 1))
+  if (!share || !(*share >= least_share && *share <= 1))
     throw base::UsageError(
         fmt::format("{}: {} is no share of the layers", before, base::excerpt(part.substr(colon + 1))),
-        "give a number above 0 and at most 1, such as full:0.5");
+        "give a number above 0 and at most 1: six of 24 layers are full:0.25");
   return {*form, share};
 }
 
@@ -86,7 +87,8 @@ std::string recomputation_text(const Recomputation& r) {
   };
   std::vector<std::string> parts;
   if (r.full > 0) parts.push_back(part(Recompute::layers, r.full, r.full == 1));
-  if (r.selective > 0) parts.push_back(part(Recompute::selective, r.selective, r.selective == 1 - r.full));
+  if (r.selective > 0)
+    parts.push_back(part(Recompute::selective, r.selective, std::abs(1 - r.full - r.selective) < rounding));
   return parts.empty() ? name_of(Recompute::none) : fmt::format("{}", fmt::join(parts, ","));
 }
 
@@ -96,7 +98,8 @@ Recomputation recomputation_of_text(const std::string& text, const std::string& 
   std::optional<Recompute> rest;
   for (std::string_view left = text;;) {
     const auto comma = left.find(',');
-    const auto [form, share] = share_in(left.substr(0, comma), left.size() == text.size() && comma == left.npos, before);
+    const auto [form, share] =
+        share_in(left.substr(0, comma), left.size() == text.size() && comma == left.npos, before);
     if (form == Recompute::none) return {};
     auto& of_form = form == Recompute::layers ? full : selective;
     if (of_form) throw base::UsageError(fmt::format("{}: {} comes twice", before, name_of(form)), of_rest);
@@ -108,7 +111,9 @@ Recomputation recomputation_of_text(const std::string& text, const std::string& 
     left = left.substr(comma + 1);
   }
   Recomputation out(full.value_or(0), selective.value_or(0));
-  if (rest) (*rest == Recompute::layers ? out.full : out.selective) = 1 - out.full - out.selective;
+  // Ten digits, so that the rest of 0.7 is 0.3.
+  if (rest)
+    (*rest == Recompute::layers ? out.full : out.selective) = std::round((1 - out.full - out.selective) * 1e10) / 1e10;
   if (out.full + out.selective > 1 + rounding || (rest && out.full * out.selective == 0 && full && selective))
     throw base::UsageError(fmt::format("{}: together more than all layers", before), of_rest);
   return out;
@@ -118,9 +123,8 @@ std::string recomputed_text(const Recomputation& r) {
   std::vector<std::string> parts;
   if (r.full > 0) parts.push_back(percent_of_layers(r.full) + " recomputed");
   if (r.selective > 0)
-    parts.push_back(r.selective == 1
-                        ? std::string("norms and activations recomputed")
-                        : fmt::format("norms and activations of {:.3g} % recomputed", 100 * r.selective));
+    parts.push_back(r.selective == 1 ? std::string("norms and activations recomputed")
+                                     : fmt::format("norms and activations of {:.3g} % recomputed", 100 * r.selective));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
