@@ -74,11 +74,7 @@ Recomputation fewest(const Plan& plan, Recompute form, std::int64_t bytes, Other
 
 Recomputation fewest_recomputed(const Plan& plan, Recompute form, std::int64_t bytes) {
   if (form == Recompute::none) return {};
-  if (form == Recompute::layers && !may_recompute(plan, Recompute::selective)) {
-    const auto some = fewest(plan, form, bytes, Others::none);
-    if (memory_with(plan, some) <= bytes) return some;
-  }
-  return fewest(plan, form, bytes, Others::selective);
+  return fewest(plan, form, bytes, may_recompute(plan, Recompute::selective) ? Others::selective : Others::none);
 }
 
 Recomputation fitting_recomputation(const Plan& plan, std::int64_t bytes) {

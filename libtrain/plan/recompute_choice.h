@@ -15,7 +15,7 @@ std::int64_t memory_with(Plan plan, const Recomputation& recompute);
 Recomputation undecided_recomputation(const ParallelLayout& layout);
 
 // The fewest layers, in the form, whose ranks need at most `bytes`. In the form `layers`, some layers are recomputed in
-// full, and the others selectively; where the plan has activations elsewhere, the others keep all if that fits. If none
+// full, and the others selectively; where the plan has activations elsewhere, the others keep all. If none
 // fits, the one that needs least. `none` is the form without any.
 Recomputation fewest_recomputed(const Plan& plan, Recompute form, std::int64_t bytes);
 

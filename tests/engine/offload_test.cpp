@@ -77,8 +77,7 @@ TEST(Offload, ADryRunLooksAtTheFolders) {
   EXPECT_EQ(look({{scratch.path}}), "");
   EXPECT_EQ(look({{absent}}), "4: cannot make a file in " + absent +
                                   ": No such file or directory (make the folder on every machine of the run, or look "
-                                  "from one that has it, or name "
-                                  "other folders with --offload-dir)");
+                                  "from one that has it, or name other folders with --offload-dir)");
   EXPECT_EQ(look({{scratch.path + "/./not/yet/"}}), "") << "a start makes its output";
   EXPECT_EQ(look({{scratch.path}, {file}}),
             "4: cannot make a file in " + file + ": Not a directory (name other folders with --offload-dir)");
