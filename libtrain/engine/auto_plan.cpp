@@ -120,7 +120,7 @@ AutoLayout auto_layout(const RunSetup& setup, Open open, const std::string& memo
           : need > bytes   ? fmt::format(", and nothing needs less; it may use {}", base::size_text(bytes))
                            : fmt::format(" of the {} that it may use", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);
-  if (first.zero != layout.zero || first.recompute != layout.recompute)
+  if (bytes_of(first) > need)
     text += fmt::format(" ({} would need {})", words_of_layout(first), base::size_text(bytes_of(first)));
   return {.zero = layout.zero, .recompute = layout.recompute, .text = std::move(text)};
 }
