@@ -99,7 +99,7 @@ Open open_in(const RunConfig& config) {
 
 AutoLayout auto_layout(const RunSetup& setup, const std::string& memory_limit, std::optional<std::int64_t> of_ranks) {
   const auto open = open_in(setup.config);
-  const auto asked = base::text(setup.config.plan == auto_plan ? "$plan auto" : "$recompute auto");
+  const auto asked = setup.config.plan == auto_plan ? base::text("$plan auto") : base::text("$recompute auto");
   const auto& plan = setup.plan;
   const auto memory = of_ranks.value_or(unknown),
              limit =

@@ -81,7 +81,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
   v.is({T::identity});
   v("recompute", recompute, how,
-    "activation recomputation (checkpointing): none, selective (norms, activations), full, full:0.5, or auto");
+    "activation recomputation (checkpointing): none, selective, full, full:0.5, or auto");
   v.is({T::free_on_resume});
   v("tensor-parallel", c.tensor, how,
     base::text("tensor-parallel ranks, which hold slices of each layer; divides $lanes"), ranges::tensor);

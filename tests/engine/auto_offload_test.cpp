@@ -55,7 +55,7 @@ TEST_F(AutoOffload, FollowsThePlanThatIsChosen) {
   c.plan = engine::auto_plan, c.from_plan.open.zero = c.from_plan.open.recompute = true;
   c.offload_auto = true;
   auto least = config("both");
-  least.recompute = plan::Recompute::layers;
+  least.recompute = plan::recomputation_of_text("full:0.666,selective", "test");
   // Less than any ZeRO stage with recomputation leaves.
   const auto bytes = need(least, "optimizer=disk");
   ASSERT_LT(bytes, need(least, "none"));
@@ -64,7 +64,7 @@ TEST_F(AutoOffload, FollowsThePlanThatIsChosen) {
   const engine::RunListener listener{{}, [&](const std::string& line) { notes.push_back(line); }};
   runs.run(c, {2, 3, 1, "f32"}, listener);
   ASSERT_GE(notes.size(), 2u);
-  EXPECT_TRUE(notes[0].starts_with("--plan auto: ZeRO 3, layers recomputed on 2 ranks: ")) << notes[0];
+  EXPECT_TRUE(notes[0].starts_with("--plan auto: ZeRO 3, 66.6 % of the layers recomputed, ")) << notes[0];
   EXPECT_TRUE(notes[1].starts_with("--offload auto: optimizer=disk on 2 ranks: ")) << notes[1];
 }
 

@@ -75,7 +75,7 @@ TEST(PlanOfStages, WhatDoesNotFollowFromItsDecisionsIsRefused) {
   auto j = json_of(p);
   j["partition"] = "flosp";
   expect_unreadable(j.dump(), "--partition flosp is not known");
-  for (const char* key : {"partition", "schedule", "reduction", "recompute", "dtype", "gradient_dtype", "device"}) {
+  for (const char* key : {"partition", "schedule", "reduction", "dtype", "gradient_dtype", "device"}) {
     auto damaged = json_of(p);
     damaged[key] = "xyzzy-plugh";
     try {

@@ -43,7 +43,7 @@ TEST(Recomputation, Text) {
 }
 
 TEST(Recomputation, RefusesOtherTexts) {
-  EXPECT_EQ(refusal("ful"), "--recompute ful: ful is none of none, selective and full; did you mean full?");
+  EXPECT_EQ(refusal("ful"), "--recompute \"ful\": \"ful\" is none of none, selective and full; did you mean 'full'?");
   for (const char* text : {"full:0", "full:1.5", "full:-1", "full:nan", "full:x", "full:", "selective:2"})
     EXPECT_NE(refusal(text).find("is no share of the layers"), std::string::npos) << text << ": " << refusal(text);
   EXPECT_NE(refusal("full,selective").find("each of the two would have all layers"), std::string::npos);
