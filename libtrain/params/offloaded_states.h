@@ -65,8 +65,9 @@ class OffloadedStates {
   void begin_fetch(int flat_group);
   void forget_fetches();
   // Begins reading the rank's shard of the weights, or writing its gradient. From disk the view has room for
-  // storage_bytes. On a GPU the view is the device's, and `free` is when it may be overwritten. `compute` rounds a
-  // gradient that has a narrower extent; it may be overwritten then, but wait() comes before the slot's next gradient.
+  // storage_bytes. On a GPU the view is the device's, and `free` is when it may be overwritten.
+  // A gradient whose extent is narrower is rounded by `compute`, and may be overwritten after that. Before the next
+  // gradient of its slot, wait() for this one.
   Transfer fetch_weights(int flat_group, base::View to, const tensor::Event& free = {});
   Transfer write_gradient(tensor::Exec& compute, int flat_group, base::View sum);
   // Blocks until a transfer from or to the disk has ended. After a copy the GPU's compute Exec goes on, and not before.

@@ -113,7 +113,7 @@ TEST(GpuOffload, TheBitsOfTheDevice) {
   expect_the_bits_of_the_device("f32", {{{1, 0, 1}, "optimizer=host"},
                                         {breadth_first(), "optimizer=host,parameters=host,gradients=host"},
                                         {breadth_first(2), in_part},
-                                        {breadth_first(3), "parameters=disk:0.5,gradients=disk"},
+                                        {breadth_first(2), "parameters=disk:0.5,gradients=disk"},
                                         {{1, 0, 1, "f32", "full"}, "activations=host"},
                                         {{4, 2, 1}, "gradients=host"},
                                         {stages("none"), "optimizer=host"}});
