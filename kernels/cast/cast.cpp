@@ -49,6 +49,12 @@ void fill(tensor::Exec& exec, base::View to, double value) {
   run(exec, {.to = long_row(to), .what = Elementwise::fill, .value = value});
 }
 
+void round_to_bf16(tensor::Exec& exec, base::View values) {
+  require_type(values, base::DType::f32, "round_to_bf16", "values");
+  if (values.count() == 0) return;
+  run(exec, {.to = long_row(values), .what = Elementwise::round_to_bf16});
+}
+
 void add(tensor::Exec& exec, base::View y, base::ConstView x) {
   require_working_type("add", {{"y", y}, {"x", x}});
   run_pair(exec, Elementwise::add, x, y);

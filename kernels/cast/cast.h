@@ -12,6 +12,8 @@ void cast(tensor::Exec& exec, base::ConstView from, base::View to);
 // The same dtype and shape.
 void copy(tensor::Exec& exec, base::ConstView from, base::View to);
 void fill(tensor::Exec& exec, base::View to, double value);
+// f32, in place: what a cast to bf16 and back makes of each element.
+void round_to_bf16(tensor::Exec& exec, base::View values);
 // y += x, same dtype; bf16 adds in f32 and rounds once.
 void add(tensor::Exec& exec, base::View y, base::ConstView x);
 

@@ -53,6 +53,18 @@ template <class T> void add_to(const CastArgs& a) {
   });
 }
 
+void round_values(const CastArgs& a) {
+  over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
+    float* values = a.to.row<float>(r);
+#pragma omp simd
+    for (int64_t c = c0; c < c1; ++c) {
+      b16 rounded;
+      store(&rounded, values[c]);
+      values[c] = widen(rounded);
+    }
+  });
+}
+
 template <class T> void fill_with(const CastArgs& a) {
   over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
     T value;
@@ -67,6 +79,7 @@ template <class T> void fill_with(const CastArgs& a) {
 
 void cast_cpu(const CastArgs& a) {
   if (a.what == Elementwise::fill) return with_type(a.to.type, [&]<class T>(T*) { fill_with<T>(a); });
+  if (a.what == Elementwise::round_to_bf16) return round_values(a);
   if (a.what == Elementwise::add) return with_type(a.to.type, [&]<class T>(T*) { add_to<T>(a); });
   with_type(a.from.type, [&]<class A>(A*) { with_type(a.to.type, [&]<class B>(B*) { convert<A, B>(a); }); });
 }

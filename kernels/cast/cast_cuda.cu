@@ -44,6 +44,21 @@ template <class T, int V> __global__ void add_kernel(CastArgs a) {
   }
 }
 
+template <int V> __global__ void round_to_bf16_kernel(CastArgs a) {
+  const std::int64_t groups = a.to.cols / V;
+  TRAINYARD_EACH(i, a.to.rows * groups) {
+    const auto [r, g] = place_of(i, groups);
+    float* to = a.to.row<float>(r) + g * V;
+    auto values = vec_at<V>(to);
+    for (int k = 0; k < V; ++k) {
+      b16 rounded;
+      store(&rounded, values.v[k]);
+      values.v[k] = widen(rounded);
+    }
+    put_vec(to, values);
+  }
+}
+
 template <class T> __global__ void fill_kernel(CastArgs a) {
   T value;
   if constexpr (sizeof(T) == 2) narrow(&value, a.value);
@@ -62,7 +77,11 @@ const char* gpu::cast(const CastArgs& a, void* stream) {
   const auto blocks = blocks_for(grouped ? n / 4 : n);
   if (a.what == Elementwise::fill)
     with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
-  else if (a.what == Elementwise::add)
+  else if (a.what == Elementwise::round_to_bf16) {
+    constexpr auto one = round_to_bf16_kernel<1>, four = round_to_bf16_kernel<4>;
+    const auto kernel = grouped ? four : one;
+    TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
+  } else if (a.what == Elementwise::add)
     with_type(a.to.type, [&]<class T>(T*) {
       constexpr auto one = add_kernel<T, 1>, four = add_kernel<T, 4>;
       const auto kernel = grouped ? four : one;

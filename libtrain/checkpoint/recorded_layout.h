@@ -15,7 +15,8 @@ struct RecordedLayout {
   std::optional<std::int64_t> ranks, zero;
   std::int64_t tensor = 1, expert_parallel = 1, pipeline = 1, virtual_stages = 1;
   bool sequence_parallel = false;
-  std::string pipeline_schedule;  // empty: not recorded, or not known to this program
+  std::string pipeline_schedule;                 // empty: not recorded, or not known to this program
+  base::DType gradient_sums = base::DType::f32;  // plans leave it out where it is f32
 };
 
 RecordedLayout recorded_layout(const RunState& state);

@@ -65,6 +65,7 @@ void report_changes(const checkpoint::RunState& was, const RunSetup& setup) {
   };
   report("dtype", base::name_of(was.dtype), base::name_of(c.dtype));
   report("moment-dtype", base::name_of(was.optimizer.dtype), base::name_of(c.moment_dtype));
+  report("gradient-sums", base::name_of(layout.gradient_sums), base::name_of(c.gradient_sums));
   report("device", was.device_kind, c.device);
   if (was.device_kind != c.device)
     base::log_warning("another kind of device rounds differently: losses will not be bit-identical");

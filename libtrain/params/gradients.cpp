@@ -195,8 +195,9 @@ void GradientReduction::send_sums(Sums which) {
     if (each.left || (which == Sums::complete && !each.complete)) continue;
     c_.join(c_.transfers.done(std::exchange(each.reduced, 0)));
     const auto total = sum({each.flat_group, 0});
+    if (c_.shape.rounds_sums()) kernels::round_to_bf16(c_.compute, total);
     if (complete_) complete_(each.flat_group, total);
-    each.written = c_.offloaded->write_gradient(each.flat_group, total);
+    each.written = c_.offloaded->write_gradient(c_.compute, each.flat_group, total);
     each.left = true;
   }
 }
@@ -207,6 +208,12 @@ void GradientReduction::finish() {
   send_sums(Sums::all);
   for (auto occurrence : c_.set.occurrences)
     if (occurrence.index > 0) kernels::add(c_.compute, sum({occurrence.flat_group, 0}), sum(occurrence));
+}
+
+void GradientReduction::round_sums() {
+  if (!c_.shape.rounds_sums()) return;
+  for (int u = 0; u < c_.flat_groups(); ++u)
+    if (!leaves(u)) kernels::round_to_bf16(c_.compute, shard(u));
 }
 
 base::View GradientReduction::shard(int flat_group) {

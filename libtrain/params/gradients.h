@@ -22,7 +22,7 @@ namespace trainyard::params {
 // gradients that they have of one source are added before any gradient of the next source.
 class GradientReduction {
  public:
-  // `complete` gets the whole sum of a flat group's shard before it leaves for the disk.
+  // `complete` gets the whole sum of a flat group's shard, rounded, before it leaves for the disk.
   using Complete = std::function<void(int flat_group, base::ConstView sum)>;
   explicit GradientReduction(StoreContext& context, Complete complete = {});
 
@@ -48,6 +48,9 @@ class GradientReduction {
   // After the last accumulation step: waits for all reductions, then adds the sums of later occurrences of tied tables
   // to the first, in declaration order. shard(flat_group) is then this rank's shard of the flat group's gradient sum.
   void finish();
+  // Rounds these sums, if the context's shape says so (decision 34). What leaves for the disk was rounded before it
+  // left. Call it once, after all that is added to them, and before anything reads them.
+  void round_sums();
   base::View shard(int flat_group);     // std::logic_error for a gradient on disk
   base::View gathered(int flat_group);  // ZeRO 0: the whole gradient sum; valid after gather_sums()
   void gather_sums();                   // ZeRO 0, collective

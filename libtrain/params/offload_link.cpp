@@ -1,6 +1,8 @@
 // Streams of a GPU that copy.
 #include "libtrain/params/offload_link.h"
 
+#include "kernels/cast/cast.h"
+
 namespace trainyard::params {
 
 OffloadLink::OffloadLink(base::Device device) {
@@ -14,6 +16,11 @@ tensor::Event OffloadLink::copy(Stream stream, base::ConstView from, base::View 
   const bool is_up = stream == Stream::weights_up || stream == Stream::tiles_up || stream == Stream::inputs_up;
   (is_up ? up_ : down_) += from.bytes();
   return on.record();
+}
+
+tensor::Event OffloadLink::copy_rounded(Stream stream, base::ConstView from, base::View through, base::View to) {
+  kernels::cast(exec(stream), from, through);
+  return copy(stream, through, to, {});
 }
 
 }  // namespace trainyard::params

@@ -23,6 +23,8 @@ class OffloadLink {
 
   // Copies a dense view to another of the same bytes once `after` is done. Returns the event of its end.
   tensor::Event copy(Stream stream, base::ConstView from, base::View to, const tensor::Event& after);
+  // Down, of elements that are rounded to the dtype of `to` on their way, through `through`, memory of the device.
+  tensor::Event copy_rounded(Stream stream, base::ConstView from, base::View through, base::View to);
   // What is copied on the stream from now on waits for the event.
   void wait(Stream stream, const tensor::Event& event) { exec(stream).wait(event); }
   // The end of what was copied so far. The thread that copies on the stream calls it.

@@ -1,6 +1,7 @@
 // Tiles and ranges of what lies in a storage.
 #include "libtrain/params/offloaded_states.h"
 
+#include "kernels/cast/cast.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
@@ -82,6 +83,10 @@ void OffloadedStates::reserve(const OffloadMemory& memory_of) {
   };
   arrivals_ = slots(plan_.arrival_bytes(), memory_of.arrivals);
   sums_ = slots(plan_.sum_bytes(), memory_of.sums);
+  if (plan_.rounds_sums()) leaving_ = slots(plan_.leaving_bytes(), memory_of.sums);
+  if (const auto bytes = plan_.visit_bytes(); bytes > 0)
+    visit_ = static_cast<std::byte*>(memory_of.sums->allocate_bytes(bytes));
+  if (const auto bytes = plan_.widened_bytes(); bytes > 0) widened_ = allocated(memory_of.buffers, bytes);
   const auto passages = [&](const std::vector<std::int64_t>& all) {
     std::vector<Passage> out;
     for (const auto bytes : all) out.push_back({bytes > 0 ? allocated(memory_of.buffers, bytes) : nullptr});
@@ -89,7 +94,7 @@ void OffloadedStates::reserve(const OffloadMemory& memory_of) {
   };
   weights_passages_ = passages(plan_.passage_bytes());
   if (gpu_ != nullptr && plan_.has_any(Held::gradient, plan::Place::disk))
-    gradient_passages_ = passages(plan_.sum_bytes());
+    gradient_passages_ = passages(plan_.leaving_bytes());
   int in_storage = 0;
   for (const auto& e : plan_.extents()) {
     const bool on_disk = e.place == plan::Place::disk;
@@ -184,9 +189,14 @@ OffloadedStates::Transfer OffloadedStates::fetch_weights(int u, base::View to, c
 }
 
 // To the disk of a GPU's host: the thread of updates, which has nothing else to do, waits for the copy.
-OffloadedStates::Transfer OffloadedStates::write_gradient(int u, base::View from) {
-  if (gpu_ == nullptr) return {whole(u, Held::gradient, from, Way::write)};
+OffloadedStates::Transfer OffloadedStates::write_gradient(tensor::Exec& compute, int u, base::View sum) {
   const auto extent = plan_.find(u, Held::gradient);
+  auto from = sum;
+  if (const auto dtype = base::at(plan_.extents(), extent).dtype; dtype != sum.dtype) {
+    from = {base::at(leaving_, plan_.sum_slot(u)), dtype, {sum.count()}, sum.device};
+    kernels::cast(compute, sum, from);
+  }
+  if (gpu_ == nullptr) return {whole(u, Held::gradient, from, Way::write)};
   if (gradient_passages_.empty()) {
     gradients_down_ = link_->copy(OffloadLink::Stream::gradients_down, from, on_host(extent), gpu_->record());
     return {0, gradients_down_};
@@ -220,10 +230,13 @@ void OffloadedStates::make_tiles() {
       for (std::size_t i = 0; i < plan_.columns().size(); ++i) {
         const auto& column = plan_.columns()[i];
         const auto source = plan_.source_of(last, column.held, column.state);
-        if (source == Source::memory) tile.columns.emplace_back();
-        else if (source == Source::host)
-          tile.columns.push_back(on_host(plan_.find(last, column.held, column.state)).elements(first, end - first));
-        else tile.columns.emplace_back(buffers.columns[i], column.dtype, std::initializer_list{end - first});
+        auto& view = tile.columns.emplace_back();
+        if (source == Source::memory) continue;
+        if (source == Source::host)
+          view = on_host(plan_.find(last, column.held, column.state)).elements(first, end - first);
+        else view = {buffers.columns[i], column.dtype, {end - first}};
+        if (column.held != Held::gradient || !plan_.rounds_sums()) continue;
+        tile.rounded = std::exchange(view, {widened_, base::DType::f32, {end - first}});
       }
     }
   }
@@ -235,7 +248,8 @@ void OffloadedStates::begin_read(std::size_t i) {
   finish(buffers);
   for (std::size_t c = 0; c < plan_.columns().size(); ++c) {
     const auto& column = plan_.columns()[c];
-    const auto& to = tile.columns[c];
+    const bool is_rounded = column.held == Held::gradient && tile.rounded;
+    const auto& to = is_rounded ? tile.rounded : tile.columns[c];
     if (column.held == Held::parameter && base::is_narrow(column.dtype)) continue;
     switch (plan_.source_of(tile.flat_group, column.held, column.state)) {
       case Source::memory:
@@ -245,7 +259,11 @@ void OffloadedStates::begin_read(std::size_t i) {
                                              to.count(), buffers.columns[c], Way::read));
         break;
       case Source::device:
-        buffers.copied = link_->copy(OffloadLink::Stream::tiles_down, on_device_[i][c], to, {});
+        if (const auto& from = on_device_[i][c]; !is_rounded)
+          buffers.copied = link_->copy(OffloadLink::Stream::tiles_down, from, to, {});
+        else
+          buffers.copied = link_->copy_rounded(OffloadLink::Stream::tiles_down, from,
+                                               {visit_, to.dtype, {to.count()}, from.device}, to);
         break;
     }
   }
@@ -316,6 +334,7 @@ void OffloadedStates::stream(const std::function<void(const Tile&)>& update, con
       if (i + 1 < tiles_.size()) begin_read(i + 1);
       finish(buffers_of(i));
     });
+    if (tiles_[i].rounded) kernels::cast(*updates_, tiles_[i].rounded, tiles_[i].of(Held::gradient));
     update(tiles_[i]);
     updates_->run([this, i, u, ends] {
       begin_write(i);

@@ -30,7 +30,7 @@ struct OffloadMemory {
   tensor::Arena& buffers;             // plan.buffer_bytes()
   tensor::Arena* states = nullptr;    // on the host: plan.host_bytes()
   tensor::Arena* arrivals = nullptr;  // on the device: what plan.arrival_bytes() add up to
-  tensor::Arena* sums = nullptr;      // on the device: what plan.sum_bytes() add up to
+  tensor::Arena* sums = nullptr;      // on the device: what plan.sum_bytes() add up to, and buffers of rounded sums
 };
 
 // The compute thread calls all methods; read() may be called by another thread while that one waits. EnvironmentError
@@ -66,8 +66,10 @@ class OffloadedStates {
   void forget_fetches();
   // Begins reading the rank's shard of the weights, or writing its gradient. From disk the view has room for
   // storage_bytes. On a GPU the view is the device's, and `free` is when it may be overwritten.
+  // A gradient whose extent is narrower is rounded by `compute`, and may be overwritten after that. Before the next
+  // gradient of its slot, wait() for this one.
   Transfer fetch_weights(int flat_group, base::View to, const tensor::Event& free = {});
-  Transfer write_gradient(int flat_group, base::View from);
+  Transfer write_gradient(tensor::Exec& compute, int flat_group, base::View sum);
   // Blocks until a transfer from or to the disk has ended. After a copy the GPU's compute Exec goes on, and not before.
   void wait(const Transfer& transfer);
   // The buffer where the shard of a flat group arrives that has the slot (SlotPlan); the rotating sum of its gradient.
@@ -80,6 +82,7 @@ class OffloadedStates {
     kernels::Range range;
     std::vector<base::View> columns = {};  // as OffloadPlan::columns; empty views of what the group has in memory
     const plan::OffloadPlan* plan = nullptr;
+    base::View rounded = {};  // where the sums are rounded: what is read, to be widened into the column
     base::View of(Held held, std::size_t state = 0) const {
       const int column = plan == nullptr ? -1 : plan->column_of(held, state);
       return column < 0 ? base::View{} : base::at(columns, column);
@@ -144,7 +147,8 @@ class OffloadedStates {
   plan::OffloadPlan plan_;
   tensor::Exec* gpu_;
   std::array<Buffers, plan::tiles_in_memory> buffers_;
-  std::vector<std::byte*> arrivals_, sums_;
+  std::vector<std::byte*> arrivals_, sums_, leaving_;
+  std::byte *visit_ = nullptr, *widened_ = nullptr;  // of a tile of rounded sums
   // Of a GPU: host memory between device and disk, and what still uses it.
   struct Passage {
     std::byte* memory = nullptr;

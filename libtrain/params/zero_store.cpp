@@ -101,10 +101,13 @@ void ZeroStore::for_gradient(int u, const std::function<void(std::int64_t first,
   if (!c_.is_offloaded(u, plan::Held::gradient)) return f(0, gradients_.shard(u));
   auto& elsewhere = *c_.offloaded;
   const auto shard = c_.layout(u).shard;
+  const auto dtype = c_.shape.sums_elsewhere();
   std::vector<float> part(base::size(std::min(elsewhere.tile_elements(), shard)));
+  std::vector<std::byte> there(part.size() * base::size(base::size_of(dtype)));
   const auto read = [&](std::int64_t first, std::int64_t most) {
     const auto view = base::View::of(part.data(), {std::min(most, shard - first)});
-    elsewhere.read(u, plan::Held::gradient, 0, first, view);
+    elsewhere.read(u, plan::Held::gradient, 0, first, {there.data(), dtype, {view.count()}});
+    base::to_f32(dtype, there.data(), view.count(), part.data());
     return view;
   };
   if (!c_.compute.on_gpu()) {
@@ -116,9 +119,9 @@ void ZeroStore::for_gradient(int u, const std::function<void(std::int64_t first,
   for (std::int64_t first = 0; first < shard; first += most) {
     const tensor::ArenaScope scope(scratch);
     const auto view = read(first, most);
-    const auto there = scratch.allocate(base::DType::f32, {view.count()});
-    tensor::copy(c_.compute, view, there);
-    f(first, there);
+    const auto on_device = scratch.allocate(base::DType::f32, {view.count()});
+    tensor::copy(c_.compute, view, on_device);
+    f(first, on_device);
     c_.compute.synchronize();
   }
 }

@@ -48,6 +48,7 @@ class ZeroStore : public ParameterStore {
   void finish() {
     gradients_.finish();
     stage_sums_.add_up(gradients_);
+    gradients_.round_sums();
   }
   // In memory; std::logic_error for a gradient on disk.
   base::View shard_gradient(int flat_group) { return gradients_.shard(flat_group); }

@@ -88,8 +88,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
   v("sequence-parallel", c.sequence_parallel, how, "tensor-parallel ranks split tokens in norms and residuals, too");
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
-  v("expert-parallel", c.expert_parallel, how, "data-parallel ranks that hold different experts of each layer",
-    ranges::expert_parallel);
+  v("expert-parallel", c.expert_parallel, how, "data-parallel ranks with different experts", ranges::expert_parallel);
   v.also({"ep"});
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
   v("expert-ranks-per-node", c.expert_ranks_per_node, how,
@@ -142,6 +141,10 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v.is({T::free_on_resume, T::later_in_plans});
   v("master", c.master, "Optimizer", "masters of bf16 weights: f32 or remainder",
     base::Choices<MasterFormat>{{"f32", MasterFormat::f32}, {"remainder", MasterFormat::remainder}});
+  v.is({T::free_on_resume, T::later_in_plans});
+  v("gradient-sums", c.gradient_sums, "Optimizer", "sums of a step's gradients: f32 or bf16",
+    base::Choices<base::DType>{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
+  v.spelled(dtype_spellings());
   v.is({T::free_on_resume, T::later_in_plans});
   v("offload", offload, how, "what lies elsewhere: optimizer=host,parameters=disk:0.5; auto: the least that fits");
   v.is({T::free_on_resume, T::later_in_plans});

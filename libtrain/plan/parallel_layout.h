@@ -44,6 +44,7 @@ struct ParallelLayout {
   MasterFormat master = MasterFormat::f32;      // of weights in bf16
   Offload offload = {};                         // which states lie on disk
   AccumulationOrder accumulation_order = AccumulationOrder::automatic;
+  base::DType gradient_sums = base::DType::f32;  // what the sums of a step are rounded to: f32 or bf16
 };
 
 // Names, help texts with units, and ranges.

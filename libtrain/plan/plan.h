@@ -88,7 +88,8 @@ struct Plan : ParallelLayout {
             master,
             offload,
             breadth_first(batch()),
-            device};
+            device,
+            gradient_sums};
   }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;

@@ -20,7 +20,8 @@ TEST(RecordedLayout, ReadsWhatIsThere) {
                             {"pipeline", 2},
                             {"virtual_stages", 3},
                             {"sequence_parallel", true},
-                            {"schedule", "interleaved"}});
+                            {"schedule", "interleaved"},
+                            {"gradient_sums", "bf16"}});
   EXPECT_EQ(l.ranks, 16);
   EXPECT_EQ(l.zero, 2);
   EXPECT_EQ(l.tensor, 2);
@@ -29,6 +30,7 @@ TEST(RecordedLayout, ReadsWhatIsThere) {
   EXPECT_EQ(l.virtual_stages, 3);
   EXPECT_TRUE(l.sequence_parallel);
   EXPECT_EQ(l.pipeline_schedule, "interleaved");
+  EXPECT_EQ(l.gradient_sums, base::DType::bf16);
   EXPECT_EQ(layout_in({{"schedule", "zero_bubble"}}).pipeline_schedule, "zero-bubble") << "plans write underscores";
 }
 
@@ -41,7 +43,8 @@ TEST(RecordedLayout, TakesWhatItCannotReadAsNotRecorded) {
                                           {"pipeline", "2"},
                                           {"virtual_stages", true},
                                           {"sequence_parallel", "on"},
-                                          {"schedule", 3}}}) {
+                                          {"schedule", 3},
+                                          {"gradient_sums", 16}}}) {
     const auto l = layout_in(plan);
     EXPECT_FALSE(l.ranks.has_value()) << plan;
     EXPECT_FALSE(l.zero.has_value()) << plan;
@@ -51,6 +54,7 @@ TEST(RecordedLayout, TakesWhatItCannotReadAsNotRecorded) {
     EXPECT_EQ(l.virtual_stages, 1) << plan;
     EXPECT_FALSE(l.sequence_parallel) << plan;
     EXPECT_EQ(l.pipeline_schedule, "") << plan;
+    EXPECT_EQ(l.gradient_sums, base::DType::f32) << plan;
   }
 }
 

@@ -83,7 +83,7 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
             (Names{"threads", "offload-dir", "memory-limit", "host-memory", "progress", "model", "data", "plan"}));
   EXPECT_EQ(named(base::FieldTrait::free_on_resume),
             (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "dtype",
-                   "loss-scale", "master", "moment-dtype", "offload", "device", "threads", "recompute",
+                   "loss-scale", "master", "moment-dtype", "gradient-sums", "offload", "device", "threads", "recompute",
                    "accumulation-order", "save-every", "keep", "save-throttle"}));
   EXPECT_EQ(named(base::FieldTrait::identity), (Names{"global-batch",
                                                       "micro-batch",
@@ -107,10 +107,11 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
                                                       "skip-outliers"}));
   EXPECT_EQ(named(base::FieldTrait::of_checkpoint), (Names{"model", "data", "sequence", "micro-batch", "document-mask",
                                                            "dtype", "objective", "mask-rate", "mask-words"}));
-  EXPECT_EQ(named(base::FieldTrait::later_in_plans),
-            (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
-                   "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages",
-                   "partition", "optimizer", "moment-dtype", "master", "offload", "accumulation-order"}));
+  EXPECT_EQ(
+      named(base::FieldTrait::later_in_plans),
+      (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
+             "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages", "partition",
+             "optimizer", "moment-dtype", "master", "gradient-sums", "offload", "accumulation-order"}));
   EXPECT_EQ(named(base::FieldTrait::divides_ranks),
             (Names{"tensor-parallel", "expert-parallel", "expert-ranks-per-node", "pipeline-parallel"}));
   EXPECT_EQ(named(base::FieldTrait::of_held_experts),

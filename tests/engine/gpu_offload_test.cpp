@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <string>
 
 namespace trainyard {
@@ -48,7 +49,19 @@ plan::Offload offload(const char* text) { return plan::offload_of_text(text, "te
 void expect_the_bits(SmallRun& runs, const std::string& model, const char* dtype,
                      const std::vector<std::pair<ParallelLayout, const char*>>& cases) {
   const auto on_device = tiny(runs, fmt::format("on-device-{}-{}", dtype, model.size()), model);
-  const auto expected = runs.bits(on_device, runs.run(on_device, {1, 0, 1, dtype}));
+  std::map<std::string, std::pair<engine::RunConfig, std::string>> in_memory;  // by the dtype of sums
+  for (const auto& each : cases) {
+    const auto& sums = each.first.sums;
+    if (in_memory.contains(sums)) continue;
+    auto c = on_device;
+    c.output += "-" + sums;
+    ParallelLayout alone{1, 0, 1, dtype};
+    alone.sums = sums;
+    in_memory[sums] = {c, runs.bits(c, runs.run(c, alone))};
+  }
+  if (in_memory.size() > 1) {
+    EXPECT_NE(in_memory.at("f32").second, in_memory.at("bf16").second) << "no sum was rounded";
+  }
   const auto validation = [](const engine::RunConfig& c) {
     std::vector<double> out;
     for (const auto& line : SmallRun::metrics(c)) out.push_back(line.value("validation_loss", 0.0));
@@ -59,30 +72,19 @@ void expect_the_bits(SmallRun& runs, const std::string& model, const char* dtype
     layout.dtype = dtype;
     auto c = on_device;
     c.output += fmt::format("-{}", number++), c.offload = offload(text);
-    const auto where = fmt::format("{}, {} ranks, ZeRO {}, {}", text, layout.ranks, layout.zero, dtype);
+    const auto where =
+        fmt::format("{}, {} ranks, ZeRO {}, {}, sums in {}", text, layout.ranks, layout.zero, dtype, layout.sums);
+    const auto& [there, expected] = in_memory.at(layout.sums);
     EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << where;
-    EXPECT_EQ(validation(c), validation(on_device)) << where;
+    EXPECT_EQ(validation(c), validation(there)) << where;
     testing::expect_no_difference(runs.reports(), where);
     for (const auto& report : runs.reports())
       EXPECT_NE(report.find("to the host in steps"), std::string::npos) << where;
   }
 }
 
-// Half of the places are tried with the one dtype, half with the other.
-void expect_the_bits_of_the_device(const char* dtype, const std::vector<std::pair<ParallelLayout, const char*>>& more) {
-  SmallRun runs;
-  ParallelLayout wide{2, 3, 1, "f32", "full"};
-  wide.breadth_first = true;
-  std::vector<std::pair<ParallelLayout, const char*>> all = {
-      {{2, 1, 1}, "optimizer=host:0.5"},
-      {{3, 3, 1}, "optimizer=host,parameters=host"},
-      {wide, "optimizer=disk,parameters=host:0.5,gradients=host:0.5"}};
-  all.insert(all.end(), more.begin(), more.end());
-  expect_the_bits(runs, gpt(runs), dtype, all);
-}
-
-ParallelLayout breadth_first() {
-  ParallelLayout layout{1, 3, 1, "f32", "full"};
+ParallelLayout breadth_first(int ranks = 1) {
+  ParallelLayout layout{ranks, 3, 1, "f32", "full"};
   layout.breadth_first = true;
   return layout;
 }
@@ -91,11 +93,27 @@ ParallelLayout stages(const char* recompute) {
   layout.pipeline = 2;
   return layout;
 }
+ParallelLayout rounded(ParallelLayout layout) {
+  layout.sums = "bf16";
+  return layout;
+}
+
+// Half of the places are tried with the one dtype, half with the other.
+void expect_the_bits_of_the_device(const char* dtype, const std::vector<std::pair<ParallelLayout, const char*>>& more) {
+  SmallRun runs;
+  std::vector<std::pair<ParallelLayout, const char*>> all = {{{2, 1, 1}, "optimizer=host:0.5"},
+                                                             {{3, 3, 1}, "optimizer=host,parameters=host"}};
+  all.insert(all.end(), more.begin(), more.end());
+  expect_the_bits(runs, gpt(runs), dtype, all);
+}
+
+constexpr const char* in_part = "optimizer=disk,parameters=host:0.5,gradients=host:0.5";
 
 TEST(GpuOffload, TheBitsOfTheDevice) {
   expect_the_bits_of_the_device("f32", {{{1, 0, 1}, "optimizer=host"},
                                         {breadth_first(), "optimizer=host,parameters=host,gradients=host"},
-                                        {{3, 3, 1}, "parameters=disk:0.5"},
+                                        {breadth_first(2), in_part},
+                                        {breadth_first(2), "parameters=disk:0.5,gradients=disk"},
                                         {{1, 0, 1, "f32", "full"}, "activations=host"},
                                         {{1, 0, 1, "f32", "full"}, "activations=disk"},
                                         {{4, 2, 1}, "gradients=host"},
@@ -104,8 +122,9 @@ TEST(GpuOffload, TheBitsOfTheDevice) {
 TEST(GpuOffload, TheBitsOfTheDeviceInBf16) {
   expect_the_bits_of_the_device("bf16",
                                 {{{2, 2, 1}, "optimizer=disk"},
-                                 {breadth_first(), "optimizer=disk,parameters=disk,gradients=disk"},
-                                 {{2, 3, 1, "f32", "full"}, "optimizer=host,parameters=disk"},
+                                 {rounded(breadth_first(2)), in_part},
+                                 {rounded(breadth_first()), "optimizer=disk,parameters=disk,gradients=disk"},
+                                 {rounded({2, 3, 1, "f32", "full"}), "optimizer=host,parameters=disk"},
                                  {{2, 1, 1, "f32", "full"}, "optimizer=host,activations=host:0.5"},
                                  {breadth_first(), "optimizer=host,parameters=host,gradients=host,activations=host"},
                                  {stages("full"), "activations=host"},
@@ -117,9 +136,10 @@ TEST(GpuOffload, OfExperts) {
   SmallRun runs;
   ParallelLayout shared{2, 1};
   shared.experts = 2;
-  expect_the_bits(
-      runs, experts(runs), "bf16",
-      {{{1, 0, 1}, "optimizer=host"}, {{2, 3, 1}, "optimizer=host,parameters=host"}, {shared, "optimizer=host"}});
+  expect_the_bits(runs, experts(runs), "bf16",
+                  {{rounded({1, 0, 1}), "optimizer=host"},
+                   {{2, 3, 1}, "optimizer=host,parameters=host"},
+                   {rounded(shared), "optimizer=host"}});
 }
 
 // From the device to the host, to the disk, to a CPU and back. The last checkpoint has the states of all.

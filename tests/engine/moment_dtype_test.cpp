@@ -1,7 +1,11 @@
 // Runs whose optimizer keeps its states in bf16: same bits on every layout, a resume from f32 and back, and refusals.
+// What a resume says of sums of gradients in bf16.
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/engine/restore.h"
+#include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/setup.h"
+#include "tests/checkpoint/sample.h"
 #include "tests/engine/small_run.h"
 #include "tests/night.h"
 
@@ -69,6 +73,30 @@ TEST(MomentDtype, MayChangeAtAResume) {
   const auto last = runs.run(changed, {1, 0, 1});
   EXPECT_EQ(last.code, base::ExitCode::done);
   EXPECT_EQ(checkpoint::Reader(last.checkpoint).state().optimizer, checkpoint::StoredOptimizer());
+}
+
+// A resume may change it, as it changes the dtype of moments, and no bit of a checkpoint shows which it was.
+TEST(GradientSums, AreToldOfWhereAResumeChangesThem) {
+  SmallRun runs;
+  const auto c = runs.config("sums");
+  auto setup = engine::make_setup(c, 1, 1);
+  const auto said = [&](const char* was, base::DType now) {
+    auto s = sample::state(setup.plan.model, base::DType::f32, 15);
+    s.identity = setup.identity, s.seed = c.seed;
+    if (was != nullptr) s.plan["gradient_sums"] = was;
+    std::filesystem::remove_all(c.output);
+    sample::save(engine::checkpoints_folder(c.output), s, 1);
+    setup.config.gradient_sums = now;
+    ::testing::internal::CaptureStderr();
+    engine::choose_start(setup, {});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(said(nullptr, base::DType::bf16).find("gradient-sums bf16 (the checkpoint was written with f32)"),
+            std::string::npos);
+  EXPECT_NE(said("bf16", base::DType::f32).find("gradient-sums f32 (the checkpoint was written with bf16)"),
+            std::string::npos);
+  EXPECT_EQ(said("bf16", base::DType::bf16).find("gradient-sums"), std::string::npos);
+  EXPECT_EQ(said(nullptr, base::DType::f32).find("gradient-sums"), std::string::npos);
 }
 
 // Above 1 - 2^-8 an average in bf16 would not fall.

@@ -34,6 +34,7 @@ struct ParallelLayout {
   int expert_ranks_per_node = 1;
   std::int64_t expert_capacity_buffer = 0;
   bool breadth_first = false;
+  std::string sums = "f32";  // what sums of gradients are rounded to
 };
 
 class SmallRun {
@@ -153,6 +154,7 @@ class SmallRun {
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == layout.schedule) c.pipeline_schedule = schedule;
     c.recompute = plan::recomputation_of_text(layout.recompute, "test");
+    if (layout.sums != "f32") c.gradient_sums = base::dtype_from_name(layout.sums);
   }
 
  private:

@@ -89,6 +89,27 @@ TEST(Cast, EveryPairRoundsOnceToTheNearest) {
   });
 }
 
+TEST(Cast, RoundsToBf16InPlace) {
+  on_every_path([] {
+    for (std::int64_t gap : {0, 3})
+      for (int threads : {1, 4}) {
+        Bench bench(threads);
+        const auto x = source(DType::f32, gap);
+        auto y = source(DType::f32, gap);
+        y.set(2, 5, NAN);
+        kernels::round_to_bf16(*bench, y.view());
+        ASSERT_TRUE(y.gap_untouched());
+        ASSERT_TRUE(std::isnan(y(2, 5)));
+        for (std::int64_t r = 0; r < x.rows; ++r)
+          for (std::int64_t c = 0; c < x.cols; ++c) {
+            if (r == 2 && c == 5) continue;
+            ASSERT_EQ(y(r, c), in_type(DType::bf16, x(r, c))) << fmt::format("{:a}", x(r, c));
+            ASSERT_EQ(std::signbit(y(r, c)), std::signbit(x(r, c)));
+          }
+      }
+  });
+}
+
 TEST(Cast, NanStaysNan) {
   on_every_path([] {
     for (auto from : working_types)

@@ -1,5 +1,6 @@
-// Compares the optimizers' GPU kernels with their CPU kernels, bit by bit.
+// Compares the optimizers' GPU kernels with their CPU kernels, bit by bit; and the rounding of sums before an update.
 #include "kernels/adafactor/adafactor.h"
+#include "kernels/cast/cast.h"
 #include "kernels/muon/muon.h"
 #include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/update/trust_ratio.h"
@@ -339,6 +340,28 @@ TEST(GpuUpdate, SgdTakesTheScaleOfTheStep) {
           return Outputs{p, b};
         },
         Same::bits);
+}
+
+// Ties, subnormals, infinities and a NaN, in rows of groups and of single elements.
+TEST(Gpu, SumsAreRoundedAsOnTheCpu) {
+  for (const std::int64_t cols : {4096, 4095})
+    compare(
+        [cols](Place& place, DType) {
+          MatrixBuffer x(DType::f32, 1, cols), pitched(DType::f32, 3, cols, 4);
+          for (std::int64_t i = 0; i < cols; ++i) {
+            const auto bits = static_cast<std::uint32_t>(i) * 2654435761u & (i % 3 == 0 ? 0xffff8000u : 0xffffffffu);
+            reinterpret_cast<std::uint32_t*>(x.bytes.data())[i] =
+                (bits & 0x7fffffffu) > 0x7f800000u ? bits & 0xff800000u : bits;
+          }
+          pitched.fill(4), pitched.set(1, 6, NAN);
+          kernels::round_to_bf16(place.exec(), place(x));
+          kernels::round_to_bf16(place.exec(), place(pitched));
+          place.fetch();
+          EXPECT_TRUE(std::isnan(pitched(1, 6)));
+          pitched.set(1, 6, 0);
+          return Outputs{x, pitched};
+        },
+        Same::bits, {DType::f32});
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ struct ParallelLayout {
   base::DType states = base::DType::f32;  // of the optimizer
   plan::MasterFormat master = plan::MasterFormat::f32;
   plan::Offload offload = {};
+  base::DType sums = base::DType::f32;  // what sums of gradients are rounded to
 
   plan::StateShape shape() const {
     return {zero,
@@ -71,16 +72,20 @@ struct ParallelLayout {
             topology(),
             &plan::optimizer_kind(optimizer, states),
             master,
-            offload};
+            offload,
+            false,
+            base::DeviceKind::cpu,
+            sums};
   }
   plan::Topology topology() const {
     if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});
     return plan::Topology({{plan::Axis::data, ranks}, {plan::Axis::tensor, tensor}});
   }
   std::string text() const {
-    return fmt::format("ranks {} x {} ZeRO {} {}{} micros {} fold {} slots {} {}", ranks, tensor, zero,
+    return fmt::format("ranks {} x {} ZeRO {} {}{} micros {} fold {} slots {} {} sums in {}", ranks, tensor, zero,
                        base::name_of(working), master == plan::MasterFormat::f32 ? "" : " with remainders", micros,
-                       local_accumulation, gathered_layers, reduction == Reduction::fast ? "fast" : "ordered");
+                       local_accumulation, gathered_layers, reduction == Reduction::fast ? "fast" : "ordered",
+                       base::name_of(sums));
   }
 };
 

@@ -1,6 +1,7 @@
 // Tests states on disk: updates that stream through tiles give the plain numbers, whatever lies there; every byte that
 // moves is planned; buffers are used only when their transfers are over.
 #include "libtrain/params/offloaded_states.h"
+#include "kernels/cast/cast.h"
 #include "libtrain/params/zero_store.h"
 #include "tests/params/adamw_rule.h"
 #include "tests/params/ground.h"
@@ -30,9 +31,12 @@ plan::ModelConfig wide_model() {
 struct Parts {
   explicit Parts(Ground& g)
       : weights(g.layout.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)),
-        gradients(g.context, [this](int u, base::ConstView sum) { complete.emplace_back(u, sum.count()); }),
+        gradients(g.context,
+                  [this](int u, base::ConstView sum) {
+                    complete.emplace_back(u, Floats(sum.ptr<float>(), sum.ptr<float>() + sum.count()));
+                  }),
         states(g.context, *weights) {}
-  std::vector<std::pair<int, std::int64_t>> complete;
+  std::vector<std::pair<int, Floats>> complete;
   std::unique_ptr<params::Weights> weights;
   params::GradientReduction gradients;
   params::OptimizerStates states;
@@ -116,12 +120,18 @@ void check_updates(Ground& g) {
       parts.gradients.commit(*o);
     }
     parts.gradients.finish();
+    parts.gradients.round_sums();
     if (g.layout.zero == 0) parts.gradients.gather_sums();
+    const auto sums = plain.reduced(Values::scattered, step, g.layout.micros, 1, g.layout.sums);
     std::size_t leave = 0;
     for (int u = 0; u < g.flat_groups(); ++u) leave += g.context.is_offloaded(u, plan::Held::gradient);
     EXPECT_EQ(parts.complete.size(), leave) << where;
+    for (auto& [u, sum] : parts.complete) {
+      const auto view = base::View::of(sum.data(), {std::ssize(sum)});
+      EXPECT_EQ(difference(view, base::at(sums, u), g.rank() * std::ssize(sum)), "") << where << " sum " << u;
+    }
     parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
-    plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
+    plain.update(sums, plain_hyper);
     g.offloaded->finish_update();
     const auto after = g.offloaded->storage()->totals();
     EXPECT_EQ(after.read - before.read, planned.update_bytes().read) << where;
@@ -140,6 +150,8 @@ TEST(OffloadedStates, UpdatesAreThePlainOnes) {
                                          std::pair(3, "optimizer=disk,parameters=disk,gradients=disk")}) {
           ParallelLayout layout{ranks, zero, working, ranks};
           layout.offload = offload(text);
+          layout.sums =
+              (ranks + static_cast<int>(base::is_narrow(working))) % 2 == 0 ? base::DType::f32 : base::DType::bf16;
           on_ranks(model, layout, check_updates);
         }
   ParallelLayout alone{1, 0};
@@ -152,6 +164,7 @@ TEST(OffloadedStates, TilesAreParts) {
     for (const int ranks : {1, 2}) {
       ParallelLayout layout{ranks, 3, working, ranks};
       layout.offload = offload("optimizer=disk,parameters=disk,gradients=disk");
+      layout.sums = ranks == 2 ? working : base::DType::bf16;
       on_ranks(wide_model(), layout, [&](Ground& g) {
         EXPECT_EQ(g.offloaded->tile_elements(), plan::most_tile_elements);
         EXPECT_GT(g.context.layout(2).shard, plan::most_tile_elements) << "a group of one tile";
@@ -194,10 +207,11 @@ void update_in_background(Ground& g) {
       parts.gradients.commit(occurrence);
     }
     parts.gradients.finish();
+    parts.gradients.round_sums();
     if (g.layout.zero == 0) parts.gradients.gather_sums();
     hold_up(g);
     parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
-    plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1), plain_hyper);
+    plain.update(plain.reduced(Values::scattered, step, g.layout.micros, 1, g.layout.sums), plain_hyper);
   }
   look(5);
   EXPECT_FALSE(g.offloaded->is_updating(0));
@@ -211,11 +225,54 @@ TEST(OffloadedStates, UpdatesRunInTheBackground) {
             std::pair(3, "optimizer=disk"), std::pair(3, "optimizer=disk,parameters=disk:0.7,gradients=disk")}) {
         ParallelLayout layout{ranks, zero, working, ranks};
         layout.offload = offload(text);
+        layout.sums = ranks == 2 ? base::DType::f32 : base::DType::bf16;
         on_ranks(tied_model(), layout, update_in_background);
       }
   ParallelLayout alone{1, 0};
   alone.offload = offload("optimizer=disk");
   on_ranks(tied_model(), alone, update_in_background);
+}
+
+// bf16 has no finite value above 0x1.fep127, where f32 goes on to 0x1.fffffep127. A sum between them is infinite once
+// it is rounded, and no step has a finite norm then, wherever the sum lies.
+TEST(OffloadedStates, ASumAboveTheRangeOfBf16IsNotFinite) {
+  const auto norm = [](float gradient, const char* text, base::DType sums) {
+    ParallelLayout layout{1, 2};
+    layout.sums = sums;
+    if (text != nullptr) layout.offload = offload(text);
+    double out = 0;
+    on_ranks(tied_model(), layout, [&](Ground& g) {
+      params::ZeroStore store(g.context);
+      store.initialize(1);
+      store.begin_step({});
+      store.begin_backward({0, params::GradientReduction::Position::Place::only});
+      for (const auto occurrence : g.set.occurrences) {
+        auto gradients = store.grads(occurrence);
+        const auto& group = g.context.flat_group(occurrence.flat_group);
+        for (std::size_t p = 0; p < group.parameters.size(); ++p)
+          kernels::fill(*g.compute, gradients.gradient(static_cast<int>(p)), 0);
+        if (occurrence.flat_group == 2) gradients.gradient(0).ptr<float>()[0] = gradient;  // of a layer
+        gradients.commit();
+      }
+      store.finish();
+      auto all = store.squares_of_disk();
+      for (const auto& view : store.counted_gradients()) kernels::square_sum(*g.compute, view, all);
+      out = kernels::value(all);
+      float greatest = 0;
+      store.for_gradient(2, [&](std::int64_t, base::View part) {
+        for (std::int64_t i = 0; i < part.count(); ++i) greatest = std::max(greatest, std::abs(part.ptr<float>()[i]));
+      });
+      EXPECT_EQ(greatest, std::abs(sums == base::DType::bf16 ? rounded_to_bf16({gradient})[0] : gradient));
+    });
+    return out;
+  };
+  constexpr float below = 0x1.fefffep127f, above = 0x1.ffp127f;
+  for (const char* text : {static_cast<const char*>(nullptr), "gradients=disk", "optimizer=disk,gradients=disk"}) {
+    EXPECT_DOUBLE_EQ(norm(above, text, base::DType::f32), 0x1.ffp127 * 0x1.ffp127);
+    EXPECT_TRUE(std::isnan(norm(above, text, base::DType::bf16)));
+    EXPECT_DOUBLE_EQ(norm(below, text, base::DType::bf16), 0x1.fep127 * 0x1.fep127);
+    EXPECT_TRUE(std::isnan(norm(-above, text, base::DType::bf16)));
+  }
 }
 
 // Loading a damaged checkpoint fails in the middle, and is no part of a step.

@@ -35,6 +35,15 @@ inline std::uint16_t bf16_bits(float f) {
   return static_cast<std::uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
 
+// What is left of f32 values in bf16. Finite ones may become infinite.
+inline Floats rounded_to_bf16(Floats values) {
+  for (float& f : values) {
+    const auto u = static_cast<std::uint32_t>(bf16_bits(f)) << 16;
+    std::memcpy(&f, &u, 4);
+  }
+  return values;
+}
+
 // Where the bits of `got` first differ from elements `first`, first + 1, ... of `want`; empty if they do not differ.
 // Narrow dtypes are compared with the rounded `want`.
 inline std::string difference(base::View got, const Floats& want, std::int64_t first = 0) {
@@ -138,6 +147,15 @@ class PlainModel {
       }
       add(out[static_cast<std::size_t>(occurrence.flat_group)], sum);
     }
+    return out;
+  }
+
+  // The same, rounded where sums are (decision 34).
+  std::vector<Floats> reduced(Values kind, std::int64_t step, std::int64_t micros, std::int64_t local_accumulation,
+                              base::DType sums) const {
+    auto out = reduced(kind, step, micros, local_accumulation);
+    for (auto& sum : out)
+      if (sums == base::DType::bf16) sum = rounded_to_bf16(std::move(sum));
     return out;
   }
 

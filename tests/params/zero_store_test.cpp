@@ -83,7 +83,7 @@ struct Training {
       }
     }
     store.finish();
-    const auto reduced = plain.reduced(kind(), step, g.layout.micros, g.layout.local_accumulation);
+    const auto reduced = plain.reduced(kind(), step, g.layout.micros, g.layout.local_accumulation, g.layout.sums);
     for (int u = 0; u < g.flat_groups(); ++u) {
       const auto shard = store.shard_gradient(u);
       EXPECT_EQ(difference(shard, part.of(u, reduced[static_cast<std::size_t>(u)]), g.rank() * shard.count()), "")
@@ -192,6 +192,22 @@ TEST_P(Steps, ArePlainOnes) {
           for (const int slots : {1, 2, 9})
             expect_plain_training(tied_model(),
                                   {ranks, GetParam(), working, groups * local_accumulation, local_accumulation, slots});
+}
+
+// Sums are rounded after their last addition: of micro-batches, ranks and uses of a tied table.
+TEST_P(Steps, RoundTheirSumsOnce) {
+  const auto expect = [](const plan::ModelConfig& model, ParallelLayout layout) {
+    layout.sums = base::DType::bf16;
+    expect_plain_training(model, layout);
+  };
+  const auto zero = GetParam();
+  const auto tied = tied_model(), heads = tied_model_of_heads(), untied = untied_model_of_heads();
+  expect(tied, {1, zero, base::DType::f32, 2, 1, 2});
+  expect(tied, {2, zero, base::DType::bf16, 5, 1, 2});
+  expect(tied, {3, zero, base::DType::f32, 4, 2, 2});
+  expect(untied, {2, zero, base::DType::f32, 6, 2, 2, Reduction::fast});
+  expect(heads, {2, zero, base::DType::f32, 3, 1, 2, Reduction::ordered, 2});
+  expect(untied, {3, zero, base::DType::bf16, 4, 1, 2, Reduction::ordered, 2});
 }
 
 TEST_P(Steps, OfTheFastReductionAreToo) {

@@ -128,6 +128,77 @@ TEST(Offload, EverythingOfAGpuOnDisk) {
                                                                 pages(2 * positions) + pages(2 * norm));
 }
 
+Plan rounded(Plan p) {
+  p.gradient_sums = base::DType::bf16;
+  EXPECT_TRUE(decision_problems(p).empty()) << text_of(decision_problems(p));
+  predict(p);
+  return p;
+}
+
+// Sums that leave have 2 bytes. The two rotating sums stay in f32, and two buffers have the rounded ones. A tile of
+// them is widened in a buffer of its own.
+TEST(Offload, RoundedSumsOnDisk) {
+  const auto wide = plan_with("optimizer=disk,parameters=disk,gradients=disk", 3, base::DType::bf16), p = rounded(wide);
+  EXPECT_EQ(wide.disk.space - p.disk.space, 3 * (pages(4 * layer) - pages(2 * layer)));
+  EXPECT_EQ(wide.disk.read - p.disk.read, 3 * (pages(4 * layer) - pages(2 * layer)));
+  EXPECT_EQ(wide.disk.written - p.disk.written, 3 * (pages(4 * layer) - pages(2 * layer)));
+  EXPECT_EQ(p.memory.categories[Category::offload_buffers], 3 * (2 * pages(2 * layer) + 3 * pages(4 * layer)) +
+                                                                2 * pages(4 * layer) + 2 * pages(2 * layer) +
+                                                                pages(4 * layer));
+  EXPECT_EQ(p.memory.categories[Category::gradients], wide.memory.categories[Category::gradients]);
+}
+
+TEST(Offload, RoundedSumsInMemoryTakeNoOther) {
+  for (const char* text : {"none", "optimizer=disk", "optimizer=disk,parameters=disk"}) {
+    const auto wide = plan_with(text, 3, base::DType::bf16), p = rounded(wide);
+    EXPECT_EQ(p.memory, wide.memory) << text;
+    EXPECT_EQ(p.disk, wide.disk) << text;
+  }
+}
+
+// Gradients go down in 2 bytes. A tile is rounded on the device, and widened on the host.
+TEST(Offload, RoundedSumsThatVisitTheHost) {
+  const auto wide = plan_with("optimizer=host", 1, base::DType::bf16, base::DeviceKind::cuda), p = rounded(wide);
+  EXPECT_EQ(p.link, (LinkBytes{2 * everything, 2 * everything}));
+  EXPECT_EQ(p.memory.categories[Category::offload_buffers], 3 * 2 * pages(2 * layer) + pages(4 * layer));
+  EXPECT_EQ(p.memory.categories[Category::gradients], wide.memory.categories[Category::gradients] + pages(2 * layer));
+  EXPECT_EQ(p.memory.categories[Category::offloaded_states], wide.memory.categories[Category::offloaded_states]);
+}
+
+TEST(Offload, RoundedSumsOnTheHost) {
+  const char* all = "optimizer=host,parameters=host,gradients=host";
+  const auto wide = plan_with(all, 3, base::DType::bf16, base::DeviceKind::cuda), p = rounded(wide);
+  EXPECT_EQ(p.memory.categories[Category::offloaded_states], (12 + 2) * everything + 3 * 2 * layer);
+  // Two rotating sums, two of them rounded, and a tile of what stays on the device.
+  EXPECT_EQ(p.memory.categories[Category::gradients],
+            2 * pages(4 * layer) + 3 * pages(2 * layer) + 4 * (2 * tokens + positions + norm));
+  EXPECT_EQ(p.memory.categories[Category::offload_buffers], 3 * pages(2 * layer) + pages(4 * layer));
+  EXPECT_EQ(p.link, (LinkBytes{2 * everything, wide.link.up}));
+}
+
+TEST(Offload, RoundedSumsOfAGpuOnDisk) {
+  const char* all = "optimizer=disk,parameters=disk,gradients=disk";
+  const auto here = rounded(plan_with(all, 3, base::DType::bf16)),
+             p = rounded(plan_with(all, 3, base::DType::bf16, base::DeviceKind::cuda));
+  EXPECT_EQ(p.disk, here.disk);
+  EXPECT_EQ(p.link.down, 2 * everything);
+  // The rotating sums are on the device, which the CPU's buffers have; passages of weights and of sums are here.
+  EXPECT_EQ(p.memory.categories[Category::offload_buffers],
+            here.memory.categories[Category::offload_buffers] - 2 * pages(4 * layer) + 2 * pages(2 * layer) +
+                pages(2 * tokens) + pages(2 * positions) + pages(2 * norm));
+}
+
+TEST(Offload, RoundedSumsAreInPlans) {
+  const auto p = rounded(plan_with("gradients=disk", 2));
+  const auto json = to_json(p);
+  EXPECT_NE(json.find("\"gradient_sums\": \"bf16\""), std::string::npos) << json;
+  const auto again = plan_from_json(json, "plan.json");
+  EXPECT_EQ(again.gradient_sums, base::DType::bf16);
+  EXPECT_EQ(again.memory, p.memory);
+  EXPECT_EQ(again.disk, p.disk);
+  EXPECT_EQ(to_json(again), json);
+}
+
 TEST(Offload, RefusesWhatAGpuCannotOffload) {
   const auto refusal = [](const char* offload, base::DeviceKind device) {
     auto p = plan_with("none", 3);
@@ -179,7 +250,8 @@ TEST(Offload, IsInPlans) {
   EXPECT_EQ(read.memory, on_gpu.memory);
   // Plans without it are as they always were.
   const auto none = to_json(plan_with("none", 3));
-  for (const char* key : {"offload", "rank_disk", "rank_link"}) EXPECT_EQ(none.find(key), std::string::npos) << key;
+  for (const char* key : {"offload", "rank_disk", "rank_link", "gradient_sums"})
+    EXPECT_EQ(none.find(key), std::string::npos) << key;
 }
 
 }  // namespace offload_test

@@ -129,6 +129,8 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--muon-momentum", "here it is --momentum: "},
       {"--rampup-batch-size", "here it is --global-batch: START INCREMENT SAMPLES are START:END:INCREMENT/SAMPLES"},
       {"--store_param_remainders", "here it is --master: remainder"},
+      {"--main-grads-dtype", "here it is --gradient-sums: bf16 rounds"},
+      {"--grad-reduce-in-bf16", "here it is --gradient-sums: bf16 rounds"},
       {"--wandb_project", "--export tensorboard"},
       {"--deepspeed", "here it is --zero: "},
       {"--deepspeed_config=ds.json", "train --config FILE"},

@@ -112,11 +112,13 @@ std::string ranks_text(const Senders& s) {
   return s.ranks->runs == 1 ? run : fmt::format("{} every {} to {}", run, s.ranks->stride, s.ranks->end() - 1);
 }
 
-// Where it is not the usual one: "lion, bf16 states, remainders of masters, ".
+// Where it is not the usual one: "lion, bf16 states, remainders of masters, sums of gradients in bf16, ".
 std::string optimizer_text(const plan::Plan& p) {
-  return fmt::format("{}{}{}", p.optimizer == plan::default_optimizer ? "" : p.optimizer + ", ",
-                     base::is_narrow(p.moment_dtype) ? fmt::format("{} states, ", base::name_of(p.moment_dtype)) : "",
-                     p.master == plan::MasterFormat::remainder ? "remainders of masters, " : "");
+  return fmt::format(
+      "{}{}{}{}", p.optimizer == plan::default_optimizer ? "" : p.optimizer + ", ",
+      base::is_narrow(p.moment_dtype) ? fmt::format("{} states, ", base::name_of(p.moment_dtype)) : "",
+      p.master == plan::MasterFormat::remainder ? "remainders of masters, " : "",
+      base::is_narrow(p.gradient_sums) ? fmt::format("sums of gradients in {}, ", base::name_of(p.gradient_sums)) : "");
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ std::vector<bool> chosen_groups(const Placement& placement, const std::vector<st
 
 OffloadPlan::OffloadPlan(const FlatGroupTable& table, const StateShape& s) {
   if (!s.offload.any()) return;
-  device_ = s.device, working_ = s.working, gradient_ = s.gradient;
+  device_ = s.device, working_ = s.working;
+  gradient_ = s.sums_elsewhere(), sum_ = s.gradient, rounds_sums_ = s.rounds_sums();
   for (std::size_t i = 0; i < s.optimizer->element_states(); ++i) states_.push_back(s.optimizer->states[i].dtype);
   std::vector<const FlatGroupEntry*> groups(base::size(table.flat_groups()));
   for (const auto& e : table.entries())
@@ -54,7 +55,7 @@ OffloadPlan::OffloadPlan(const FlatGroupTable& table, const StateShape& s) {
       add({at, Held::master, 0, base::DType::f32, updated(e), shard, with_states});
     for (std::size_t i = 0; states[u] && i < states_.size(); ++i)
       add({at, Held::state, i, states_[i], updated(e), shard, with_states});
-    if (gradients[u]) add({at, Held::gradient, 0, s.gradient, shard, shard, s.offload.gradients.place});
+    if (gradients[u]) add({at, Held::gradient, 0, gradient_, shard, shard, s.offload.gradients.place});
     if (by_group_[u].empty()) continue;
     tile_elements_ = std::max(tile_elements_, updated(e));
     for_each_updated(at, [&](Held held, std::size_t state, base::DType dtype, std::int64_t) {
@@ -81,12 +82,15 @@ OffloadPlan::OffloadPlan(const FlatGroupTable& table, const StateShape& s) {
   sum_slots_.assign(groups.size(), -1);
   if (std::any_of(gradients.begin(), gradients.end(), [](bool b) { return b; })) {
     const SlotPlan slots(table, s.gathered_layers);
-    sum_bytes_.resize(slots.elements().size());
+    sum_bytes_.resize(slots.elements().size()), leaving_bytes_.resize(slots.elements().size());
     for (std::size_t u = 0; u < groups.size(); ++u)
       if (gradients[u]) {
         sum_slots_[u] = slots.slot_of(static_cast<int>(u));
-        auto& bytes = base::at(sum_bytes_, sum_slots_[u]);
-        bytes = std::max(bytes, base::storage_bytes(groups[u]->layout.shard * base::size_of(s.gradient)));
+        const auto take = [&](std::vector<std::int64_t>& bytes, base::DType dtype) {
+          auto& mine = base::at(bytes, sum_slots_[u]);
+          mine = std::max(mine, base::storage_bytes(groups[u]->layout.shard * base::size_of(dtype)));
+        };
+        take(sum_bytes_, sum_), take(leaving_bytes_, gradient_);
       }
   }
 }
@@ -147,13 +151,25 @@ int OffloadPlan::column_of(Held held, std::size_t state) const {
   return -1;
 }
 
+std::int64_t OffloadPlan::visit_bytes() const {
+  for (std::size_t u = 0; rounds_sums_ && u < by_group_.size(); ++u)
+    if (!by_group_[u].empty() && source_of(static_cast<int>(u), Held::gradient) == Source::device)
+      return base::storage_bytes(tile_elements_ * base::size_of(gradient_));
+  return 0;
+}
+
+std::int64_t OffloadPlan::widened_bytes() const {
+  return rounds_sums_ && column_of(Held::gradient) >= 0 ? base::storage_bytes(tile_elements_ * base::size_of(sum_)) : 0;
+}
+
 std::int64_t OffloadPlan::buffer_bytes() const {
-  std::int64_t n = 0;
+  std::int64_t n = widened_bytes();
   for (const auto& column : columns_) n += tiles_in_memory * column_bytes(column);
   for (const auto bytes : passage_bytes_) n += bytes;
-  if (has_any(Held::gradient, Place::disk))
-    for (const auto bytes : sum_bytes_) n += bytes;
+  if (has_any(Held::gradient, Place::disk) && (on_gpu() || rounds_sums_))
+    for (const auto bytes : leaving_bytes_) n += bytes;
   if (on_gpu()) return n;
+  for (const auto bytes : sum_bytes_) n += bytes;
   for (const auto bytes : arrival_bytes_) n += bytes;
   return n;
 }

@@ -65,19 +65,26 @@ class OffloadPlan {
   int column_of(Held held, std::size_t state = 0) const;  // index in columns(); -1: there is none
   // Of the buffer of a tile; 0 where every flat group has this column in host memory.
   std::int64_t column_bytes(const Column& column) const;
+  // Whether sums are rounded (StateShape::gradient_sums). Then sums that leave, or that visit a host, pass through
+  // narrow buffers, and a tile of them is widened before it is updated.
+  bool rounds_sums() const { return rounds_sums_; }
   // Where shards of ZeRO 3 arrive before they are gathered, on a GPU's device: bytes of the buffer of each slot
   // (SlotPlan), 0 for slots whose groups are not shared by ranks.
   const std::vector<std::int64_t>& arrival_bytes() const { return arrival_bytes_; }
   // The rotating sums of gradients that leave, on a GPU's device: the slot of a flat group, and the bytes of each slot.
   const std::vector<std::int64_t>& sum_bytes() const { return sum_bytes_; }
   int sum_slot(int flat_group) const { return base::at(sum_slots_, flat_group); }
+  // The same slots with the dtype of sums elsewhere: rounded sums that leave, on a GPU's device.
+  const std::vector<std::int64_t>& leaving_bytes() const { return leaving_bytes_; }
+  // On a GPU's device: where a tile of a sum is rounded that visits the host. In host memory: where a tile is widened.
+  std::int64_t visit_bytes() const;
+  std::int64_t widened_bytes() const;
   // Of a GPU whose weights are on disk: the host buffer of each slot (SlotPlan), through which shards pass. Gradients
-  // on their way to disk pass through host buffers of sum_bytes().
+  // on their way to disk pass through host buffers of leaving_bytes().
   const std::vector<std::int64_t>& passage_bytes() const { return passage_bytes_; }
   int weights_slot(int flat_group) const { return base::at(weights_slots_, flat_group); }
 
-  // Of the buffers above (MemoryCategory::offload_buffers); arrivals and sums of a GPU are gathered weights and
-  // gradients.
+  // Of the buffers above (MemoryCategory::offload_buffers); those on a GPU's device are gathered weights and gradients.
   std::int64_t buffer_bytes() const;
   std::int64_t host_bytes() const;                 // of the extents on the host (MemoryCategory::offloaded_states)
   std::int64_t disk_bytes() const;                 // of the extents on disk, padding included
@@ -94,13 +101,15 @@ class OffloadPlan {
   template <class F> void for_each_updated(int flat_group, const F& f) const;
 
   base::DeviceKind device_ = base::DeviceKind::cpu;
-  base::DType working_ = base::DType::f32, gradient_ = base::DType::f32;
+  base::DType working_ = base::DType::f32;
+  base::DType gradient_ = base::DType::f32, sum_ = base::DType::f32;  // elsewhere, in memory
+  bool rounds_sums_ = false;
   std::vector<base::DType> states_;
   std::vector<std::int64_t> updated_;  // elements that a rank updates of each flat group
   std::vector<OffloadExtent> extents_;
   std::vector<std::vector<int>> by_group_;  // for each flat group the indices of its extents
   std::vector<Column> columns_;
-  std::vector<std::int64_t> arrival_bytes_, sum_bytes_;
+  std::vector<std::int64_t> arrival_bytes_, sum_bytes_, leaving_bytes_;
   std::vector<int> sum_slots_, weights_slots_;
   std::vector<std::int64_t> passage_bytes_;
   std::int64_t tile_elements_ = 0;

@@ -41,7 +41,7 @@ void move_elsewhere(StateBytes& b, const FlatGroupTable& table, const StateShape
   const OffloadPlan offload(table, s);
   for (const auto& e : offload.extents()) {
     auto& category = e.held == Held::parameter ? b.parameters : e.held == Held::gradient ? b.gradients : b.optimizer;
-    category -= e.bytes();
+    category -= e.elements * base::size_of(e.held == Held::gradient ? s.gradient : e.dtype);
     if (e.held == Held::gradient) continue;
     b.save_snapshot -= e.shard * base::size_of(e.dtype);
   }
@@ -49,7 +49,8 @@ void move_elsewhere(StateBytes& b, const FlatGroupTable& table, const StateShape
   b.offloaded_states = offload.host_bytes();
   if (s.device == base::DeviceKind::cuda) {
     b.gathered_weights += aligned_sum(offload.arrival_bytes());
-    b.gradients += aligned_sum(offload.sum_bytes());
+    b.gradients += aligned_sum(offload.sum_bytes()) + base::aligned(offload.visit_bytes());
+    if (offload.rounds_sums()) b.gradients += aligned_sum(offload.leaving_bytes());
   } else if (offload.has_any(Held::parameter, Place::disk)) {
     // A shard that no other rank has a part of is read into the slot itself.
     const SlotPlan slots(table, s.gathered_layers);

@@ -29,6 +29,11 @@ struct StateShape {
   Offload offload = {};
   bool breadth_first = false;                       // all micro-batches of a step pass a layer before the next layer
   base::DeviceKind device = base::DeviceKind::cpu;  // where the rank computes
+  // The sums of a step's gradients are rounded to it. In memory they stay `gradient`; elsewhere, and on the way from a
+  // GPU to its host, they have this dtype.
+  base::DType gradient_sums = base::DType::f32;
+  bool rounds_sums() const { return base::is_narrow(gradient_sums) && !base::is_narrow(gradient); }
+  base::DType sums_elsewhere() const { return rounds_sums() ? gradient_sums : gradient; }
 };
 
 // How gradients are kept. It follows from the ZeRO stage, local accumulation and the number of accumulation steps:
