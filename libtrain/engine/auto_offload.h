@@ -16,4 +16,9 @@ namespace trainyard::engine {
 std::pair<std::string, std::string> auto_offload(const plan::Plan& plan, const std::string& limit,
                                                  std::optional<std::int64_t> memory, const std::string& host = {});
 
+// The ZeRO stage with which an offload fits, if the stage is open: the plan's, else 3, with which weights may lie
+// elsewhere. The plan's, too, if neither fits.
+int stage_for_offload(const plan::Plan& plan, const std::string& limit, std::optional<std::int64_t> memory,
+                      const std::string& host = {});
+
 }  // namespace trainyard::engine

@@ -54,7 +54,9 @@ std::int64_t memory_here(const Place& place, int ranks_on_node) {
   return memory_for_a_rank(tensor::gpu_info(place.device.index).total_bytes, place.share.ranks);
 }
 
-std::string words_of_layout(const plan::ParallelLayout& layout) {
+// What was open of it: the ZeRO stage, too, or the recomputation alone.
+std::string words_of_layout(const plan::ParallelLayout& layout, bool with_stage) {
+  if (!with_stage) return plan::recomputation_text(layout.recompute);
   const auto recomputed = plan::recomputed_text(layout.recompute);
   return fmt::format("ZeRO {}{}{}", layout.zero, recomputed.empty() ? "" : ", ", recomputed);
 }
@@ -99,7 +101,9 @@ Open open_in(const RunConfig& config) {
 
 AutoLayout auto_layout(const RunSetup& setup, Open open, const std::string& memory_limit,
                        std::optional<std::int64_t> of_ranks) {
-  const auto asked = setup.config.plan == auto_plan ? base::text("$plan auto") : base::text("$recompute auto");
+  const bool of_plan = setup.config.plan == auto_plan;
+  const auto asked = of_plan ? base::text("$plan auto") : base::text("$recompute auto");
+  const auto words = [&](const plan::ParallelLayout& layout) { return words_of_layout(layout, of_plan); };
   const auto& plan = setup.plan;
   const auto memory = of_ranks.value_or(unknown),
              limit =
@@ -110,18 +114,18 @@ AutoLayout auto_layout(const RunSetup& setup, Open open, const std::string& memo
   if (need > memory && limit >= memory && !setup.config.offload_auto)
     throw base::EnvironmentError(
         fmt::format("{}: {} needs the least memory, {} a rank, but a rank of this job may use only {}", asked,
-                    words_of_layout(layout), base::size_text(need), base::size_text(memory)),
+                    words(layout), base::size_text(need), base::size_text(memory)),
         base::text("$offload auto, more ranks on more machines, more memory (sbatch --mem), or another run with a "
                    "smaller $micro-batch; to start all the same: $zero 3 $recompute full without {}",
                    asked));
-  auto text = fmt::format("{}: {} on {}: {} a rank", asked, words_of_layout(layout),
-                          base::counted(plan.topology.world(), "rank"), base::size_text(need));
+  auto text = fmt::format("{}: {} on {}: {} a rank", asked, words(layout), base::counted(plan.topology.world(), "rank"),
+                          base::size_text(need));
   text += bytes == unknown ? "; how much it may use is not known"
-          : need > bytes   ? fmt::format(", and nothing needs less; it may use {}", base::size_text(bytes))
+          : need > bytes   ? base::text(", the least without $offload; it may use {}", base::size_text(bytes))
                            : fmt::format(" of the {} that it may use", base::size_text(bytes));
   const auto first = fitting_plan(plan, open, 0);
   if (bytes_of(first) > need)
-    text += fmt::format(" ({} would need {})", words_of_layout(first), base::size_text(bytes_of(first)));
+    text += fmt::format(" ({} would need {})", words(first), base::size_text(bytes_of(first)));
   return {.zero = layout.zero, .recompute = layout.recompute, .text = std::move(text)};
 }
 

@@ -21,6 +21,7 @@
 #include <fmt/ranges.h>
 
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace trainyard::engine {
@@ -76,6 +77,7 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
   config.recompute_auto = false;
   if (open.recompute) config.recompute = plan::undecided_recomputation(config);
   if (decides_layout || config.offload_auto) memory = memory_of_every_rank(world, exec, place, ranks_on_node);
+  std::string choices;  // one line each
   if (decides_layout) {
     const auto layout = value_of_rank_zero(world, exec, [&] {
       make_unlimited();
@@ -83,22 +85,25 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
     });
     config.zero = layout.zero, config.recompute = layout.recompute;
     if (world.rank == 0 && note) note(layout.text);
+    choices = layout.text;
   }
-  std::string offload_choice;
   if (config.offload_auto) {
-    const auto [offload, text] = value_of_rank_zero(world, exec, [&] {
+    const auto [zero, offload, text] = value_of_rank_zero(world, exec, [&] {
       if (!unlimited) make_unlimited();
       auto plan = unlimited->plan;
       plan.zero = config.zero, plan.recompute = config.recompute;
+      if (open.zero) plan.zero = stage_for_offload(plan, config.memory_limit, memory, config.host_memory);
       auto chosen = auto_offload(plan, config.memory_limit, memory, config.host_memory);
       const auto offload = plan::offload_of_text(chosen.first, base::setting_name("offload"));
       if (offload.uses(plan::Place::disk) && config.offload_dir.empty())
         throw base::UsageError(base::text("$offload auto takes {}, and there is no folder for it", chosen.first),
                                base::text("name folders on local disks: $offload-dir /local/nvme,/scratch/me"));
-      return chosen;
+      if (plan.zero != config.zero) chosen.second += fmt::format("; with ZeRO {}", plan.zero);
+      return std::tuple(plan.zero, chosen.first, chosen.second);
     });
     config.offload = plan::offload_of_text(offload, base::setting_name("offload")), config.offload_auto = false;
-    offload_choice = text;
+    config.zero = zero;
+    choices += (choices.empty() ? "" : "\n") + text;
     if (world.rank == 0 && note) note(text);
   }
   report_threads(config.threads, fair_threads, world);
@@ -119,7 +124,7 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
   });
   setup.step.device = place.device, setup.ranks_on_device = place.share.ranks;
   if (world.rank != 0) return setup;
-  setup.offload_choice = offload_choice;
+  setup.choices = choices;
   warn_of_edited_plan(setup);
   if (const auto dropped = plan::dropped_text(setup.plan.model); !dropped.empty()) base::log_warning("{}", dropped);
   return setup;

@@ -269,8 +269,15 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   auto& exec = *world.communication;
   const auto watchdog = watch_peers(world, exec, asked.hang_timeout, comm::end_job_on_hang({}, world.rank));
   std::string decided;
-  const auto setup = resolve(asked, world, StartFor::predictions, ranks_on_node,
-                             [&](const std::string& line) { decided = line + "\n"; });
+  const auto setup = [&] {
+    try {
+      return resolve(asked, world, StartFor::predictions, ranks_on_node,
+                     [&](const std::string& line) { decided += line + "\n"; });
+    } catch (...) {  // what was decided is a part of why it does not fit
+      if (!decided.empty()) base::log_info("{}", decided.substr(0, decided.size() - 1));
+      throw;
+    }
+  }();
   const auto& config = setup.config;
   on_every_rank(world, exec, [&] { refuse_unread_flags(asked, setup.plan); });
   if (world.rank == 0) warn_of_unread_settings(asked, setup.plan);

@@ -128,7 +128,7 @@ RunResult RunLoop::go() {
       if (run_.world.rank == 0 && steps_done_ > 0)
         write_report(config_.output,
                      {result.memory_report, result.traffic_report, result.disk_report, result.link_report},
-                     (run_.setup.offload_choice.empty() ? "" : run_.setup.offload_choice + "\n") +
+                     (run_.setup.choices.empty() ? "" : run_.setup.choices + "\n") +
                          (result.disk_rates.empty() ? "" : result.disk_rates + "\n") +
                          reading_text(run_.setup, step_, progress().samples_seen));
       if (trace_) trace_->write();

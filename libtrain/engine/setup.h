@@ -28,7 +28,7 @@ struct RunSetup {
   nlohmann::json identity;                // identity_json.h
   std::int64_t validation_sequences = 0;  // sequences of one validation; 0: the run has none
   int ranks_on_device = 1;                // ranks of the job that compute on this rank's GPU
-  std::string offload_choice = {};        // what --offload auto took, on rank 0 (auto_offload.h); else empty
+  std::string choices = {};  // what auto took, on rank 0: a line for each sentence (auto_plan.h, auto_offload.h)
 };
 
 // Reads the model and the data index. `ranks` is the size of the world, `threads` the team size of a rank.

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -149,6 +150,11 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   }
   if (pass == Pass::train)
     if (const auto recompute = recompute_remedy(plan)) out.push_back(*recompute);
+  if (pass == Pass::train && plan.pipeline_schedule == PipelineSchedule::zero_bubble) {
+    auto other = plan;  // it goes with no recomputation
+    other.pipeline_schedule = PipelineSchedule::one_f_one_b, other.recompute = Recompute::layers;
+    add(base::text("$pipeline-schedule 1f1b $recompute full"), other);
+  }
   if (pass == Pass::train && plan.breadth_first(plan.batch())) {
     auto other = plan;
     other.accumulation_order = AccumulationOrder::depth;
@@ -285,6 +291,7 @@ std::optional<Remedy> offload_remedy(const Plan& plan, Pass pass) {
     if (bytes > plan.device_memory || !offload.any()) return {};
     auto all = flags;
     all.push_back(base::text("$offload {}", offload_text(offload)));
+    if (offload.uses(Place::disk)) all.push_back(base::text("$offload-dir FOLDER"));
     return Remedy{fmt::format("{}", fmt::join(all, " ")), bytes, flags.empty()};
   };
   if (auto remedy = fits()) return remedy;
@@ -314,13 +321,14 @@ std::string last_remedy(const Plan& plan, std::int64_t reserve, std::string_view
 
 std::string remedies(const Plan& plan, Pass pass, std::string_view limit) {
   std::vector<std::string> fitting, nearer;
+  auto least_alone = std::numeric_limits<std::int64_t>::max();  // of these, the one that needs least
   const auto memory = pass == Pass::train ? plan.memory : largest_evaluation_memory(plan);
   const auto need = memory.total();
   const auto nears = [&](const Remedy& r) { return r.bytes < need - need / 100; };
   const auto needs = [](const Remedy& r) { return fmt::format("{} would need {}", r.flags, base::size_text(r.bytes)); };
   for (const auto& r : single_remedies(plan, pass)) {
     if (r.bytes <= plan.device_memory) fitting.push_back(needs(r) + " and fits");
-    else if (nears(r)) nearer.push_back(needs(r));
+    else if (nears(r)) nearer.push_back(needs(r)), least_alone = std::min(least_alone, r.bytes);
   }
   if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
   const auto joint = joint_remedy(plan, pass);
@@ -332,8 +340,7 @@ std::string remedies(const Plan& plan, Pass pass, std::string_view limit) {
            (offload ? needs(*offload) + " and fits"
                     : fmt::format("on {} nothing does", base::counted(plan.topology.world(), "rank")));
   if (offload) return needs(*offload) + " and fits";
-  if (joint && nears(*joint) && std::find(nearer.begin(), nearer.end(), needs(*joint)) == nearer.end())
-    nearer.push_back(needs(*joint));
+  if (joint && nears(*joint) && joint->bytes < least_alone) nearer.push_back(needs(*joint));
   const auto last = last_remedy(plan, memory.reserve, limit);
   return nearer.empty() ? last : fmt::format("{}; less memory, but not enough: {}", last, fmt::join(nearer, "; "));
 }

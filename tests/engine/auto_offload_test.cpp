@@ -55,7 +55,7 @@ TEST_F(AutoOffload, FollowsThePlanThatIsChosen) {
   c.plan = engine::auto_plan, c.from_plan.open.zero = c.from_plan.open.recompute = true;
   c.offload_auto = true;
   auto least = config("both");
-  least.recompute = plan::recomputation_of_text("full:0.666,selective", "test");
+  least.recompute = plan::recomputation_of_text("full:0.958,selective", "test");
   // Less than any ZeRO stage with recomputation leaves.
   const auto bytes = need(least, "optimizer=disk");
   ASSERT_LT(bytes, need(least, "none"));
@@ -64,8 +64,25 @@ TEST_F(AutoOffload, FollowsThePlanThatIsChosen) {
   const engine::RunListener listener{{}, [&](const std::string& line) { notes.push_back(line); }};
   runs.run(c, {2, 3, 1, "f32"}, listener);
   ASSERT_GE(notes.size(), 2u);
-  EXPECT_TRUE(notes[0].starts_with("--plan auto: ZeRO 3, 66.6 % of the layers recomputed, ")) << notes[0];
+  EXPECT_TRUE(notes[0].starts_with("--plan auto: ZeRO 3, recompute full:0.958,selective on 2 ranks: ")) << notes[0];
   EXPECT_TRUE(notes[1].starts_with("--offload auto: optimizer=disk on 2 ranks: ")) << notes[1];
+}
+
+// On one rank ZeRO 3 alone saves nothing, but with it weights may lie elsewhere.
+TEST_F(AutoOffload, TakesZero3WhereOnlyThenEnoughLiesElsewhere) {
+  auto plan = engine::make_setup(config("stage"), 1, 1).plan;
+  plan.zero = 0;
+  const auto with = [&](int zero, const char* offload) {
+    auto other = plan;
+    other.zero = zero;
+    return plan::memory_with(other, plan::offload_of_text(offload, "test"));
+  };
+  const auto most = with(0, "optimizer=disk"), least = with(3, "optimizer=disk,parameters=disk,gradients=disk");
+  ASSERT_LT(least, most);
+  EXPECT_EQ(engine::stage_for_offload(plan, fmt::format("{}", most), {}), 0);
+  EXPECT_EQ(engine::stage_for_offload(plan, fmt::format("{}", least), {}), 3);
+  EXPECT_EQ(engine::stage_for_offload(plan, fmt::format("{}", least - (1 << 20)), {}), 0) << "nothing fits";
+  EXPECT_EQ(engine::stage_for_offload(plan, "", {}), 0) << "no limit is known";
 }
 
 TEST_F(AutoOffload, WhatFitsNowhereIsRefused) {

@@ -152,7 +152,7 @@ TEST_F(AutoPlanRun, RecomputesAsFewLayersAsFit) {
   EXPECT_EQ(runs_.bits(c, r), expected);
   EXPECT_EQ(checkpoint::Reader(r.checkpoint).state().plan.at("recompute"), "full:0.666,selective");
   ASSERT_FALSE(notes.empty());
-  EXPECT_TRUE(notes[0].starts_with("--recompute auto: ZeRO 0, 66.6 % of the layers recomputed")) << notes[0];
+  EXPECT_TRUE(notes[0].starts_with("--recompute auto: full:0.666,selective on 1 rank: ")) << notes[0];
 }
 
 // Activations elsewhere need layers that are recomputed in full, so at least one is.

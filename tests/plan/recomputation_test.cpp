@@ -39,13 +39,14 @@ TEST(Recomputation, Text) {
   EXPECT_EQ(recomputation_text(read("selective:0.9,full")), "full:0.1,selective");
   EXPECT_EQ(recomputed_text(read("full")), "layers recomputed");
   EXPECT_EQ(recomputed_text(read("selective")), "norms and activations recomputed");
-  EXPECT_EQ(recomputed_text(read("full:0.416,selective")),
-            "41.6 % of the layers recomputed, norms and activations of 58.4 % recomputed");
+  EXPECT_EQ(recomputed_text(read("full:0.416,selective")), "recompute full:0.416,selective");
   EXPECT_EQ(recomputed_text(read("none")), "");
 }
 
 TEST(Recomputation, RefusesOtherTexts) {
-  EXPECT_EQ(refusal("ful"), "--recompute \"ful\": \"ful\" is none of none, selective and full; did you mean 'full'?");
+  EXPECT_EQ(
+      refusal("ful"),
+      "--recompute \"ful\": \"ful\" is not known; there are none, selective, full and auto; did you mean 'full'?");
   for (const char* text :
        {"full:0", "full:1e-12", "full:6", "full:1.5", "full:-1", "full:nan", "full:x", "full:", "selective:2"})
     EXPECT_NE(refusal(text).find("is no share of the layers"), std::string::npos) << text << ": " << refusal(text);
@@ -57,7 +58,7 @@ TEST(Recomputation, RefusesOtherTexts) {
   EXPECT_NE(refusal("full:0.5,none").find("none stands alone"), std::string::npos);
   EXPECT_NE(refusal("none:0.5").find("none stands alone"), std::string::npos);
   for (const char* text : {"", ",", "full:0.5,"})
-    EXPECT_NE(refusal(text).find("is none of none, selective and full"), std::string::npos) << text;
+    EXPECT_NE(refusal(text).find("is not known; there are none, selective, full and auto"), std::string::npos) << text;
 }
 
 TEST(Recomputation, SharesAreRoundedUpToLayers) {

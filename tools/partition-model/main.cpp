@@ -180,7 +180,7 @@ void decide_recompute(plan::Plan& p, const Options& o) {
   const auto need = plan::memory_with(p, p.recompute);
   const auto of = fmt::format("{} of {}", base::size_text(need), base::size_text(p.device_memory));
   base::log_info("--recompute auto: {}: {}{}", plan::recomputation_text(p.recompute), of,
-                 need > p.device_memory ? ", and nothing needs less" : "");
+                 need > p.device_memory ? ", the least without --offload" : "");
 }
 
 // For --offload auto.

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double rounding = 1e-9;     // of sums and products of shares
 constexpr double least_share = 1e-6;  // a layer of a million
-constexpr const char* of_rest = "full:0.25,selective, for example: a quarter, and the rest";
+constexpr const char* of_rest = "full:0.25 for six of 24 layers; full:0.25,selective for these and the rest";
 
 std::optional<Recompute> form_of(std::string_view name) {
   for (const auto form : recomputations)
@@ -40,9 +40,10 @@ Share share_in(std::string_view part, bool alone, const std::string& before) {
   const auto name = part.substr(0, colon);
   const auto form = form_of(name);
   if (!form) {
-    const auto hint = base::value_hint(name, {"none", "selective", "full"});
-    throw base::UsageError(fmt::format("{}: {} is none of none, selective and full", before, base::excerpt(name)),
-                           hint.empty() ? of_rest : hint);
+    const auto hint = base::value_hint(name, {"none", "selective", "full", "auto"});
+    throw base::UsageError(
+        fmt::format("{}: {} is not known; there are none, selective, full and auto", before, base::excerpt(name)),
+        hint.empty() ? of_rest : hint);
   }
   if (*form == Recompute::none && (!alone || colon != std::string_view::npos))
     throw base::UsageError(fmt::format("{}: none stands alone", before), of_rest);
@@ -53,10 +54,6 @@ Share share_in(std::string_view part, bool alone, const std::string& before) {
         fmt::format("{}: {} is no share of the layers", before, base::excerpt(part.substr(colon + 1))),
         "give a number above 0 and at most 1: six of 24 layers are full:0.25");
   return {*form, share};
-}
-
-std::string percent_of_layers(double share) {
-  return share == 1 ? std::string("layers") : fmt::format("{:.3g} % of the layers", 100 * share);
 }
 
 }  // namespace
@@ -120,12 +117,10 @@ Recomputation recomputation_of_text(const std::string& text, const std::string& 
 }
 
 std::string recomputed_text(const Recomputation& r) {
-  std::vector<std::string> parts;
-  if (r.full > 0) parts.push_back(percent_of_layers(r.full) + " recomputed");
-  if (r.selective > 0)
-    parts.push_back(r.selective == 1 ? std::string("norms and activations recomputed")
-                                     : fmt::format("norms and activations of {:.3g} % recomputed", 100 * r.selective));
-  return fmt::format("{}", fmt::join(parts, ", "));
+  if (r == Recompute::none) return {};
+  if (r == Recompute::layers) return "layers recomputed";
+  if (r == Recompute::selective) return "norms and activations recomputed";
+  return "recompute " + recomputation_text(r);
 }
 
 }  // namespace trainyard::plan

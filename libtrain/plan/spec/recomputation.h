@@ -34,7 +34,7 @@ std::int64_t share_of(double share, std::int64_t all);
 std::string recomputation_text(const Recomputation& recomputation);
 // Reads that. UsageError, whose message begins with `spelled`, for anything else.
 Recomputation recomputation_of_text(const std::string& text, const std::string& spelled);
-// What is recomputed, in words: "42 % of the layers recomputed". Empty: nothing.
+// What is recomputed, in words: "layers recomputed", "recompute full:0.25". Empty: nothing.
 std::string recomputed_text(const Recomputation& recomputation);
 
 }  // namespace trainyard::plan
