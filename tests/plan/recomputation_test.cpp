@@ -44,9 +44,7 @@ TEST(Recomputation, Text) {
 }
 
 TEST(Recomputation, RefusesOtherTexts) {
-  EXPECT_EQ(
-      refusal("ful"),
-      "--recompute \"ful\": \"ful\" is not known; there are none, selective, full and auto; did you mean 'full'?");
+  EXPECT_EQ(refusal("ful"), "--recompute ful is not known; did you mean 'full'?");
   for (const char* text :
        {"full:0", "full:1e-12", "full:6", "full:1.5", "full:-1", "full:nan", "full:x", "full:", "selective:2"})
     EXPECT_NE(refusal(text).find("is no share of the layers"), std::string::npos) << text << ": " << refusal(text);
@@ -58,7 +56,7 @@ TEST(Recomputation, RefusesOtherTexts) {
   EXPECT_NE(refusal("full:0.5,none").find("none stands alone"), std::string::npos);
   EXPECT_NE(refusal("none:0.5").find("none stands alone"), std::string::npos);
   for (const char* text : {"", ",", "full:0.5,"})
-    EXPECT_NE(refusal(text).find("is not known; there are none, selective, full and auto"), std::string::npos) << text;
+    EXPECT_NE(refusal(text).find("is not known"), std::string::npos) << text;
 }
 
 TEST(Recomputation, SharesAreRoundedUpToLayers) {

@@ -42,8 +42,8 @@ Share share_in(std::string_view part, bool alone, const std::string& before) {
   if (!form) {
     const auto hint = base::value_hint(name, {"none", "selective", "full", "auto"});
     throw base::UsageError(
-        fmt::format("{}: {} is not known; there are none, selective, full and auto", before, base::excerpt(name)),
-        hint.empty() ? of_rest : hint);
+        alone ? before + " is not known" : fmt::format("{}: {} is not known", before, base::excerpt(name)),
+        hint.empty() ? fmt::format("none, selective, full or auto; {}", of_rest) : hint);
   }
   if (*form == Recompute::none && (!alone || colon != std::string_view::npos))
     throw base::UsageError(fmt::format("{}: none stands alone", before), of_rest);
@@ -90,7 +90,8 @@ std::string recomputation_text(const Recomputation& r) {
 }
 
 Recomputation recomputation_of_text(const std::string& text, const std::string& spelled) {
-  const auto before = fmt::format("{} {}", spelled, base::excerpt(text));
+  constexpr std::size_t longest = 60;  // that is shown as it is
+  const auto before = fmt::format("{} {}", spelled, text.size() > longest ? base::excerpt(text) : base::one_line(text));
   std::optional<double> full, selective;
   std::optional<Recompute> rest;
   for (std::string_view left = text;;) {
