@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/engine/auto_plan.h"
 #include "libtrain/engine/setup.h"
+#include "libtrain/plan/offload_choice.h"
 #include "tests/engine/small_run.h"
 #include "tests/scratch.h"
 
