@@ -1,4 +1,5 @@
 // Activation recomputation: what a layer's second forward computes and what it leaves out; same bits, predicted memory.
+#include "libtrain/model/assemble.h"
 #include "libtrain/plan/cost/flops.h"
 #include "tests/model/small_model.h"
 #include "tests/tools/outside/low_rank.h"
@@ -7,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <typeindex>
 #include <vector>
 
 namespace trainyard::test {
@@ -154,6 +156,25 @@ TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
       const auto norms = m.norm_position == plan::NormPosition::pre ? 2 : 1;
       EXPECT_EQ(all.first - some.first, m.layers * (norms * normed + activated) * base::size_of(dtype)) << m.name;
     }
+}
+
+// A rank with two virtual stages of a layer each: half of its layers is the layer of the first.
+TEST(Recompute, LayersOfVirtualStagesAreCountedOn) {
+  auto m = small_gpt2();
+  m.layers = 4;
+  const plan::ModelPart part(m, {{1, 2}, {3, 4}});
+  const auto wrapped_as = [&](const plan::Recomputation& recompute, int chunk) {
+    const auto blocks = model::assemble(part, recompute, chunk);
+    const auto& block = *blocks.at(0);
+    return std::type_index(typeid(block));
+  };
+  const auto plain = wrapped_as({}, 0), full = wrapped_as(plan::Recompute::layers, 0),
+             selective = wrapped_as(plan::Recompute::selective, 0);
+  ASSERT_TRUE(plain != full && plain != selective && full != selective);
+  EXPECT_EQ(wrapped_as({0.5, 0}, 0), full);
+  EXPECT_EQ(wrapped_as({0.5, 0}, 1), plain);
+  EXPECT_EQ(wrapped_as({0.5, 0.5}, 1), selective);
+  EXPECT_EQ(wrapped_as({0.5, 0.5}, 0), full);
 }
 
 // Counted by hand for each token of a step of one layer: 2 for each weight of a product. Selective recomputes no
