@@ -13,8 +13,7 @@ namespace trainyard::plan {
 // weights without ZeRO 3. So what moves least for the memory that it frees goes first. With `bytes` 0 nothing. If none
 // of them fits, the one that needs least. They lie on disk, and of a GPU on its host. If that has more than
 // `host_bytes` then, the states of the optimizer lie on disk instead, and if that is not enough, everything; 0: its
-// host has no limit. Reads no prediction,
-// and nothing of plan.offload.
+// host has no limit. Reads no prediction, and nothing of plan.offload.
 Offload fitting_offload(const Plan& plan, std::int64_t bytes, std::int64_t host_bytes = 0);
 
 // Bytes of memory that a rank of the stage that needs most has with the offload. Reads no prediction.

@@ -7,7 +7,6 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/disk_use.h"
-#include "libtrain/plan/stage_table.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -85,7 +85,7 @@ TEST(Boundaries, AgreeWithEveryCutOfShortLists) {
   EXPECT_EQ(cases, 55 * 12);
 }
 
-// As many cells as --partition allows, several times. A search that starts again for each part would take minutes.
+// As many cells as --partition allows, four times. A search that starts again for each part would take minutes.
 TEST(Boundaries, DeepModelsAreCutInAMoment) {
   std::mt19937 random(7);
   std::vector<double> weights(10'000);
