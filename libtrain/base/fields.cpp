@@ -406,12 +406,9 @@ bool is_superfluous(const toml::table& table, const std::vector<Field>& fields) 
   });
 }
 
-}  // namespace
-
-void read_toml(std::vector<Field>& fields, const std::string& path) {
+void read_table(std::vector<Field>& fields, const toml::table& table, const std::string& path) {
   Complaints complaints;
   Spellings spellings;
-  const auto table = read_toml_file(path);
   const auto read = [&](const std::string& name, const std::string& shown_key, const toml::node& node) {
     complaints.attempt([&] {
       auto& field = field_named_once(fields, name, path, spellings);
@@ -447,6 +444,14 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
   } catch (const UsageError& e) {  // the error is in a file, whatever named the file
     throw InputError(e.what(), e.hint());
   }
+}
+
+}  // namespace
+
+void read_toml(std::vector<Field>& fields, const std::string& path) { read_table(fields, read_toml_file(path), path); }
+
+void read_toml_text(std::vector<Field>& fields, const std::string& text, const std::string& path) {
+  read_table(fields, toml_of_text(text, path), path);
 }
 
 void read_environment(std::vector<Field>& fields) {

@@ -166,6 +166,8 @@ Field& field_named_once(std::vector<Field>& fields, const std::string& name, con
 // Reads a TOML file. A table [X] holds the fields "X-...": the key `count` in it is the field "X-count". InputError
 // lists all that is wrong with the file: unknown keys and illegal values.
 void read_toml(std::vector<Field>& fields, const std::string& path);
+// The same for the text of a file, which messages call `path`.
+void read_toml_text(std::vector<Field>& fields, const std::string& text, const std::string& path);
 void read_environment(std::vector<Field>& fields);  // reads TRAINYARD_NAME; UsageError for unknown variables
 // Checks the values of a struct that was not filled from text.
 void check_fields(const std::vector<Field>& fields, Complaints& complaints);

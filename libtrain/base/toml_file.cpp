@@ -64,8 +64,9 @@ void require_shallow_toml(std::string_view text, const std::string& where) {
   }
 }
 
-toml::table read_toml_file(const std::string& path) {
-  const auto text = read_file(path, largest_toml);
+toml::table read_toml_file(const std::string& path) { return toml_of_text(read_file(path, largest_toml), path); }
+
+toml::table toml_of_text(const std::string& text, const std::string& path) {
   if (const auto first = text.find_first_not_of(" \t\r\n"); first != std::string::npos && text[first] == '{')
     refuse_json(text, path);
   require_shallow_toml(text, path);

@@ -17,5 +17,7 @@ void require_shallow_toml(std::string_view text, const std::string& where);
 // Reads a TOML file of at most 1 MiB. InputError names file and line when it is no TOML or is nested too deeply. For
 // JSON it says what the file seems to be (base/advice.h).
 toml::table read_toml_file(const std::string& path);
+// The same for the text of a file, which messages call `path`.
+toml::table toml_of_text(const std::string& text, const std::string& path);
 
 }  // namespace trainyard::base

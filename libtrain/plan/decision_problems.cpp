@@ -398,7 +398,7 @@ bool drops_rows(const ModelConfig& m) {
   return m.dropout_embedding > 0 || m.dropout_attention_residual > 0 || m.dropout_ffn_residual > 0;
 }
 
-std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
+std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes, Kernels kernels) {
   auto out = range_problems(p);
   const bool in_range = out.empty(), of_replicas = p.topology.nests({Axis::pipe, Axis::data, Axis::tensor});
   const auto of_model = problems(p.model);
@@ -420,7 +420,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
                                p.topology.world(), p.topology.size(Axis::data), p.topology.size(Axis::tensor),
                                p.topology.size(Axis::pipe)),
                    "use only the axes 'pipe', inside it 'data', and inside that 'tensor'"});
-  if (has_model) gpu_problems(p, out);
+  if (has_model && kernels == Kernels::ours) gpu_problems(p, out);
   master_problems(p, out);
   dropout_problems(p, out);
   gate_problems(p, out);

@@ -18,6 +18,9 @@ struct LanesOf {
   std::string checkpoint = {};  // where the lanes come from; empty: from no checkpoint
 };
 
+// Whose GPU kernels a plan is for. others: those of another program, whose limits are not known.
+enum class Kernels { ours, others };
+
 // Whether dropout applies to rows of hidden states (plan/spec/limits.h).
 bool drops_rows(const ModelConfig& model);
 // Whether the model's gates draw random numbers, keyed by the sample: for noise, or for which tokens keep a place.
@@ -27,7 +30,7 @@ bool draws_for_gates(const ModelConfig& model);
 // groups declare (groups, sharded dims) and stores cannot do yet; divisibility; more data-parallel ranks than
 // accumulation groups; dropout counters that would overlap; sizes beyond 64 bits. A plan without these problems can be
 // predicted. Reads no prediction. Messages name the flags.
-std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {});
+std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {}, Kernels kernels = Kernels::ours);
 // Adds to `out` what GPU kernels do not accept; nothing for another device. Part of decision_problems.
 void gpu_problems(const Plan& plan, std::vector<Problem>& out);
 void gate_problems(const Plan& plan, std::vector<Problem>& out);    // of experts and their gates

@@ -8,6 +8,7 @@
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 namespace trainyard::plan {
 
@@ -108,6 +109,52 @@ double AttentionKind::apart_flops(const ModelConfig& m) const {
 // The product with the output's weight.
 double AttentionKind::output_flops(const ModelConfig& m) const {
   return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.hidden);
+}
+
+namespace {
+
+// Fused kernels compute tiles of this many keys. Of a causal row they skip the tiles behind its end.
+constexpr double keys_of_tile = 128;
+
+std::int64_t computed_keys(const ModelConfig& m, const MicroShape& s, AttentionKernels kernels) {
+  double keys = static_cast<double>(s.sequence) * (s.sequence > 0 ? density(m, s.sequence) : 1);
+  if (kernels == AttentionKernels::fused && m.attention.causal) keys = (keys + std::min(keys, keys_of_tile)) / 2;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(keys));
+}
+
+}  // namespace
+
+// Products with weights, then scores and their product with the values, of each head of the rank. Fused kernels read
+// queries, keys and values and write the result. Kernels apart also copy the result, read and write scores for the
+// softmax, and again for dropout, with a byte for each score that says what was dropped. Selective recomputation
+// repeats the scores of kernels apart (Korthikanti et al. 2022, section 5).
+BlockWork AttentionKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels kernels) const {
+  const Widths w(m, s.tensor);
+  BlockWork out;
+  out.linear(s.rows(), w.q + 2 * w.kv, m.hidden);
+  out.linear(s.rows(), m.hidden, w.q);
+  const auto keys = computed_keys(m, s, kernels), heads = s.batch * w.heads;
+  const Product scores{s.sequence, keys, m.head_dim(), heads}, values{s.sequence, m.head_dim(), keys, heads};
+  const auto e = static_cast<double>(s.element_bytes()), rows = static_cast<double>(s.rows());
+  const double qkv = static_cast<double>(w.q + 2 * w.kv), q = static_cast<double>(w.q);
+  if (kernels == AttentionKernels::fused) {
+    out.forward.attention = {scores, values};
+    out.backward.attention = {scores, scores, values, scores, values};
+    out.forward.bytes = e * rows * (qkv + q);
+    out.backward.bytes = e * rows * (2 * qkv + 2 * q);
+  } else {
+    const double all_scores = static_cast<double>(heads) * static_cast<double>(s.sequence) * static_cast<double>(keys);
+    const auto add = [&](PassWork& to, std::initializer_list<Product> products) {
+      to.products.insert(to.products.end(), products);
+    };
+    add(out.forward, {scores, values});
+    add(out.backward, {scores, values, scores, values});
+    add(out.again, {scores, values});
+    out.forward.bytes = e * rows * 2 * q + all_scores * (2 * e + 2 * e + 1);
+    out.backward.bytes = e * rows * (2 * q + qkv) + all_scores * (3 * e + 2 * e + 1);
+    out.again.bytes = out.forward.bytes;
+  }
+  return out;
 }
 
 }  // namespace trainyard::plan

@@ -42,6 +42,24 @@ double BlockKind::recompute_flops(const ModelConfig& model, std::int64_t sequenc
   return forward_flops(model, sequence);
 }
 
+namespace {
+
+BlockWork work_of_flops(const ModelConfig& m, const MicroShape& s, double flops_of_token) {
+  BlockWork out;
+  const auto inner = static_cast<std::int64_t>(flops_of_token / 2 / static_cast<double>(m.hidden) / s.tensor);
+  if (inner > 0) out.linear(s.rows(), m.hidden, inner);
+  return out;
+}
+
+}  // namespace
+
+BlockWork BlockKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels) const {
+  return work_of_flops(m, s, forward_flops(m, s.sequence));
+}
+BlockWork BranchKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels) const {
+  return work_of_flops(m, s, forward_flops(m, s.sequence));
+}
+
 std::vector<GroupCall> BlockKind::tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
   return {};
 }

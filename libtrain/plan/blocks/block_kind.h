@@ -6,6 +6,7 @@
 #include "libtrain/plan/blocks/flat_group.h"
 #include "libtrain/plan/blocks/group_call.h"
 #include "libtrain/plan/blocks/saved_tensor.h"
+#include "libtrain/plan/blocks/work.h"
 #include "libtrain/plan/grid/expert_share.h"
 #include "libtrain/plan/grid/micro_shape.h"
 #include "libtrain/plan/spec/model_config.h"
@@ -75,6 +76,9 @@ class BlockKind {
   virtual double recompute_flops(const ModelConfig& model, std::int64_t sequence) const;
   // The part of backward's FLOPs that weight gradients take when they are computed apart.
   virtual double apart_flops(const ModelConfig&, std::int64_t) const { return 0; }
+  // The products and bytes of one micro-batch on a rank, from which its time follows. By default one product of
+  // forward_flops, divided among tensor-parallel ranks, and its two gradients.
+  virtual BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const;
 
   // Whether the block supports tensor parallelism. Its parameters are then sharded or equal on all ranks. It works on
   // the rank's rows of hidden states (MicroShape::own_rows), and makes the sums and collectives of tensor parallelism.
@@ -120,6 +124,8 @@ class BranchKind {
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+  // As BlockKind::work, without the layer's norm and residual addition.
+  virtual BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const;
 
   // The tensor-parallel collectives of one rank for one micro-batch, as in BlockKind::tensor_calls. By default, forward
   // gathers the rows of its input and adds up its output. Backward gathers the rows of the output's gradient and again

@@ -89,4 +89,14 @@ BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
   return a;
 }
 
+// Rows of tables are read, and their gradients added in the accumulation dtype.
+BlockWork EmbeddingKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels) const {
+  const double row = static_cast<double>(s.rows()) * static_cast<double>(m.hidden),
+               wide = static_cast<double>(base::size_of(s.accumulation())), e = static_cast<double>(s.element_bytes());
+  BlockWork out;
+  out.forward.bytes = 3 * e * row;
+  out.backward.bytes = (e + 2 * wide) * row;
+  return out;
+}
+
 }  // namespace trainyard::plan

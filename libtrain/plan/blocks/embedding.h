@@ -22,6 +22,7 @@ class EmbeddingKind : public BlockKind {
   std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
   double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
+  BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };
 
 // What the norm saves of its input, and the place of its weight gradients if these are computed apart. The norm's

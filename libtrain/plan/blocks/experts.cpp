@@ -253,4 +253,26 @@ double ExpertsKind::forward_flops(const ModelConfig& m, std::int64_t sequence) c
   return flops;
 }
 
+// The rows of the rank's experts, as if they were chosen evenly: each token's rows are gathered from the hidden states,
+// and their results are added.
+BlockWork ExpertsKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels kernels) const {
+  const auto held = std::max<std::int64_t>(1, held_experts(m, s.experts));
+  const auto all = s.rows() * m.experts.top_k / s.tensor;  // of the rank's own tokens, and as many come as go
+  auto of_expert = s;
+  of_expert.batch = 1, of_expert.sequence = std::max<std::int64_t>(1, all / held), of_expert.tensor = 1;
+  BlockWork out;
+  const auto one = FeedForwardKind().work(m, of_expert, kernels);
+  const auto times = [&](const PassWork& from, PassWork& to) {
+    for (auto product : from.products) product.batch = held, to.products.push_back(product);
+    to.bytes += static_cast<double>(held) * from.bytes;
+  };
+  times(one.forward, out.forward), times(one.backward, out.backward), times(one.weights, out.weights);
+  times(one.again, out.again);
+  out.linear(s.rows(), expert_count(m), m.hidden);  // the gate
+  const double moved = static_cast<double>(s.element_bytes()) * static_cast<double>(all * m.hidden);
+  out.forward.bytes += 4 * moved, out.backward.bytes += 4 * moved;
+  if (const auto beside = beside_experts(m)) out.add(beside->work(model_beside_experts(m), s, kernels));
+  return out;
+}
+
 }  // namespace trainyard::plan

@@ -27,6 +27,7 @@ class ExpertsKind : public BranchKind {
   std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };
 
 // The rows that a rank's experts compute for one micro-batch. If ranks divide the experts, rows stand in slots of one

@@ -80,4 +80,17 @@ double FeedForwardKind::output_flops(const ModelConfig& m) const {
   return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.ffn);
 }
 
+// The activation reads its input and writes its output. Its derivative also reads the gradient. Bias gradients read
+// gradients once more.
+BlockWork FeedForwardKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels) const {
+  const auto width = Widths(m, s.tensor).ffn, inner_width = is_gated(m) ? 2 * width : width;
+  BlockWork out;
+  out.linear(s.rows(), inner_width, m.hidden);
+  out.linear(s.rows(), m.hidden, width);
+  const auto e = static_cast<double>(s.element_bytes()), rows = static_cast<double>(s.rows());
+  out.forward.bytes = out.again.bytes = e * rows * static_cast<double>(inner_width + width);
+  out.backward.bytes = e * rows * static_cast<double>(2 * inner_width + width + (m.biases ? inner_width : 0));
+  return out;
+}
+
 }  // namespace trainyard::plan

@@ -34,6 +34,7 @@ class FeedForwardKind : public BranchKind {
   double apart_flops(const ModelConfig& model) const override;
   bool skips_unread_output() const override { return true; }
   double output_flops(const ModelConfig& model) const override;
+  BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 
  private:
   FeedForwardNames names_;

@@ -138,4 +138,19 @@ double HeadKind::forward_flops(const ModelConfig& m, std::int64_t) const {
   return 2 * static_cast<double>(m.hidden) * (static_cast<double>(m.vocabulary) + transform);
 }
 
+// Logits are written in the accumulation dtype and read for their maximum, their sum and their gradient, which is
+// written and read by two products.
+BlockWork HeadKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels) const {
+  const auto vocabulary = Widths(m, s.tensor).vocabulary;
+  BlockWork out;
+  out.linear(s.rows(), vocabulary, m.hidden);
+  if (has_masked_head(m)) out.linear(s.rows(), m.hidden, m.hidden);
+  const double logits = static_cast<double>(s.rows()) * static_cast<double>(vocabulary),
+               wide = static_cast<double>(base::size_of(s.accumulation())), e = static_cast<double>(s.element_bytes()),
+               row = static_cast<double>(s.own_rows()) * static_cast<double>(m.hidden);
+  out.forward.bytes = logits * 3 * wide + 2 * e * row;
+  out.backward.bytes = logits * (wide + e) + 3 * e * row;
+  return out;
+}
+
 }  // namespace trainyard::plan

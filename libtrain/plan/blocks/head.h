@@ -20,6 +20,7 @@ class HeadKind : public BlockKind {
   std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };
 
 // What the head saves: norm_tensors. If layers end with a norm it saves only "normed", a copy of the hidden states (an

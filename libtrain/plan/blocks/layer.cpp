@@ -194,4 +194,19 @@ double LayerKind::apart_flops(const ModelConfig& m, std::int64_t) const {
   return flops;
 }
 
+// Of each branch, the norm reads its input and writes its output, and the residual addition reads both its terms and
+// writes their sum; apart kernels also write what dropout left out. Their backward reads the gradient, too.
+BlockWork LayerKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels kernels) const {
+  const double row = static_cast<double>(s.own_rows()) * static_cast<double>(m.hidden),
+               e = static_cast<double>(s.element_bytes());
+  BlockWork out;
+  for (const auto& name : m.branches) {
+    out.add(branch_kind(name).work(m, s, kernels));
+    out.again.bytes += row * 2 * e;
+    out.forward.bytes += row * (2 * e + 3 * e + (kernels == AttentionKernels::apart ? 1 : 0));
+    out.backward.bytes += row * (3 * e + 2 * e + (kernels == AttentionKernels::apart ? 1 : 0) + 3 * e);
+  }
+  return out;
+}
+
 }  // namespace trainyard::plan

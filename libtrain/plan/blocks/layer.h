@@ -27,6 +27,7 @@ class LayerKind : public BlockKind {
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
   double recompute_flops(const ModelConfig& model, std::int64_t sequence) const override;
   double apart_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };
 
 // What a layer pushes, in successive groups. In an evaluation, and for tensors that do not stay, only one group exists

@@ -1,0 +1,107 @@
+// Tiles, waves, rings and direct messages.
+#include "libtrain/plan/machine_time.h"
+
+#include "libtrain/base/index.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace trainyard::plan {
+
+namespace {
+
+// The share of a multiprocessor's rate at which tiles of this size can be fed: smaller tiles read more for each FLOP.
+struct TileSize {
+  std::int64_t rows, cols;
+  double share;
+};
+constexpr std::array tile_sizes = {TileSize{256, 128, 1},   TileSize{128, 256, 1},   TileSize{128, 128, 0.97},
+                                   TileSize{128, 64, 0.85}, TileSize{64, 128, 0.85}, TileSize{64, 64, 0.65}};
+constexpr double start_seconds = 2e-6;  // of a kernel on a GPU
+
+std::int64_t tiles_along(std::int64_t all, std::int64_t each) { return (all + each - 1) / each; }
+
+double peak_rate(const Machine& m, base::DType type) {
+  const double narrow = m.flops_16bit > 0 ? m.flops_16bit : m.flops_32bit,
+               wide = m.flops_32bit > 0 ? m.flops_32bit : m.flops_16bit;
+  return base::is_narrow(type) ? narrow : wide;
+}
+
+double bytes_of(const Product& p, base::DType type) {
+  const auto rows = static_cast<double>(p.rows), cols = static_cast<double>(p.cols),
+             inner = static_cast<double>(p.inner);
+  return static_cast<double>(base::size_of(type)) * static_cast<double>(p.batch) *
+         (rows * inner + inner * cols + rows * cols);
+}
+
+// How many ranks lie from one rank of the group to the next.
+int stride_of(const Topology& topology, CallGroup group) {
+  if (group.is_stages()) return topology.stride(Axis::pipe);
+  int least = topology.world();
+  for (const auto& a : topology.finest_axes())
+    if (includes(group.axes(), a.axis) && a.size > 1) least = std::min(least, topology.stride(a.axis));
+  return least;
+}
+
+int ranks_in_node(const Machine& m, int stride, int ranks) { return std::clamp(m.devices_per_node / stride, 1, ranks); }
+
+double link_rate(const Machine& m) { return m.link_bandwidth * m.link_share; }
+// Of one device, if all devices of the node use the network.
+double network_rate(const Machine& m) { return m.network_bandwidth * m.network_share / m.devices_per_node; }
+
+// Messages one after the other, for few bytes: along a ring, or up and down a tree, whichever is shorter.
+double messages_of(int ranks) { return std::min<double>(ranks - 1, std::ceil(2 * std::log2(ranks))); }
+
+double ring_seconds(const Machine& m, int here, int ranks, double bytes) {
+  const double sent = bytes * (ranks - 1) / ranks;
+  if (here == ranks) return sent / link_rate(m);
+  const double of_network = sent / (network_rate(m) * here);  // one ring a device, each with its part of the bytes
+  return here == 1 ? of_network : std::max(of_network, sent / link_rate(m));
+}
+
+double direct_seconds(const Machine& m, int here, int ranks, double bytes) {
+  const double inside = here == 1 ? 0 : bytes * (here - 1) / ranks / link_rate(m),
+               outside = here == ranks ? 0 : bytes * (ranks - here) / ranks / network_rate(m);
+  return std::max(inside, outside);
+}
+
+}  // namespace
+
+double product_seconds(const Machine& m, const Product& p, base::DType type) {
+  const double rate = peak_rate(m, type) * m.product_share, least = move_seconds(m, bytes_of(p, type));
+  if (m.device == base::DeviceKind::cpu) return std::max(least, p.flops() / rate);
+  double best = std::numeric_limits<double>::infinity();
+  for (const auto& tile : tile_sizes) {
+    const auto tiles = p.batch * tiles_along(p.rows, tile.rows) * tiles_along(p.cols, tile.cols);
+    const double of_wave = 2 * static_cast<double>(tile.rows * tile.cols) * static_cast<double>(p.inner) *
+                           m.multiprocessors / (rate * tile.share);
+    best = std::min(best, static_cast<double>(tiles_along(tiles, m.multiprocessors)) * of_wave);
+  }
+  return std::max(best, least) + start_seconds;
+}
+
+double attention_seconds(const Machine& m, const Product& p, base::DType type) {
+  return p.flops() / (peak_rate(m, type) * m.attention_share);
+}
+
+double move_seconds(const Machine& m, double bytes) { return bytes / (m.memory_bandwidth * m.memory_share); }
+
+double call_seconds(const Machine& m, const Topology& topology, const SizedCalls& c) {
+  if (c.ranks == 1) return 0;
+  const int here = ranks_in_node(m, stride_of(topology, c.group), c.ranks);
+  const auto bytes = static_cast<double>(c.bytes);
+  const double latency = (here == c.ranks ? m.link_latency : m.network_latency) * messages_of(c.ranks);
+  const bool direct = c.operation == "ordered_reduce_scatter" || c.operation == "all_to_all";
+  if (direct) return direct_seconds(m, here, c.ranks, bytes) + latency;
+  const double times = c.operation == "all_reduce" ? 2 : 1;
+  return times * (ring_seconds(m, here, c.ranks, bytes) + latency / 2);
+}
+
+double message_seconds(const Machine& m, const Topology& topology, double bytes) {
+  const bool inside = m.devices_per_node / topology.stride(Axis::pipe) > 1;
+  return inside ? bytes / link_rate(m) + m.link_latency : bytes / network_rate(m) + m.network_latency;
+}
+
+}  // namespace trainyard::plan

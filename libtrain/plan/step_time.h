@@ -1,0 +1,111 @@
+// StepTime: how long a step of a plan takes on a machine, and what takes it.
+#pragma once
+
+#include "libtrain/plan/machine/machine.h"
+#include "libtrain/plan/plan.h"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace trainyard::plan {
+
+// What other programs do differently, and no plan says. The defaults are what train does.
+struct Execution {
+  AttentionKernels attention = AttentionKernels::fused;
+  bool overlap = true;               // reductions of gradients go on beside the passes that follow
+  bool whole_recomputation = false;  // full recomputation repeats a layer's last product, too, which nothing reads
+  bool rings = false;                // reductions of gradients go in rings, in the order of a library
+};
+// The words of --assume: unfused-attention, no-overlap, whole-recomputation, rings. UsageError for other words.
+Execution execution_of_text(const std::string& text, const std::string& spelled);
+
+// Of a rank of the stage that computes longest. The parts add up to `seconds`.
+struct StepTime {
+  double seconds = 0;
+  int stage = 0;
+  double products = 0, attention = 0, kernels = 0;  // matrix products; fused attention; what only moves bytes
+  double tensor = 0, experts = 0;                   // collectives inside of layers
+  double idle = 0;                                  // waiting for other stages, and messages
+  double data = 0;                                  // gathers and reductions that nothing hides
+  double update = 0;                                // of the optimizer, where nothing hides it
+  double moving = 0;                                // of what lies elsewhere, where nothing hides it
+};
+
+// The parts of a StepTime, in the order of tables: keys in files, names for people.
+struct StepTimePart {
+  const char* key;
+  const char* name;
+  double StepTime::*seconds;
+};
+inline constexpr std::array step_time_parts = {
+    StepTimePart{"products", "matrix products", &StepTime::products},
+    StepTimePart{"attention", "fused attention", &StepTime::attention},
+    StepTimePart{"kernels", "other kernels", &StepTime::kernels},
+    StepTimePart{"tensor_parallel", "tensor-parallel calls", &StepTime::tensor},
+    StepTimePart{"expert_parallel", "expert-parallel calls", &StepTime::experts},
+    StepTimePart{"idle", "waiting for stages", &StepTime::idle},
+    StepTimePart{"data_parallel", "data-parallel calls", &StepTime::data},
+    StepTimePart{"update", "optimizer", &StepTime::update},
+    StepTimePart{"offload", "offload", &StepTime::moving}};
+
+// Predicts step times of plans of one model on one machine, and remembers what blocks take. Not thread-safe.
+//
+// Kernels and collectives of a rank run one after the other. The action lists of all stages are simulated with these
+// times (plan/schedule/simulate.h). Gathers of weights, reductions of gradients, and what lies elsewhere overlap with
+// passes as far as the engine's order lets them.
+class StepTimer {
+ public:
+  // The model may be a part of a plan that lives shorter.
+  StepTimer(ModelConfig model, Machine machine, Execution execution = {});
+  const Machine& machine() const { return machine_; }
+
+  // plan.stages is set; nothing else predicted is read. InputError, if the machine lacks a rate that the plan needs.
+  StepTime time(const Plan& plan);
+  // No step of the plan is shorter. Takes a fraction of the time.
+  double at_least(const Plan& plan);
+
+ private:
+  // Of one micro-batch in one block on one rank, in two sums of the same seconds: by pass, and by what takes them.
+  struct BlockSeconds {
+    double forward = 0, inputs = 0, weights = 0;
+    double products = 0, attention = 0, kernels = 0, tensor = 0, experts = 0;
+    double all() const { return forward + inputs + weights; }
+    void add(const BlockSeconds& other, double times = 1);
+  };
+  using OfRecomputations = std::array<BlockSeconds, recomputations.size()>;
+  // tensor, sequence_parallel, micro-batch, expert-parallel, ranks a node, overlap chunks, weight gradients apart
+  using ShapeKey = std::tuple<int, bool, std::int64_t, int, int, int, bool>;
+
+  const std::vector<OfRecomputations>& blocks(const Plan& plan);  // of each kind of block, in this plan
+  std::vector<BlockSeconds> parts(const Plan& plan);              // of each part of plan.stages
+  BlockSeconds block_seconds(const Plan& plan, const Segment& segment, Recompute recompute) const;
+  double run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts) const;
+
+  ModelConfig model_;
+  Machine machine_;
+  Execution execution_;
+  std::vector<Segment> kinds_;        // one block of each kind of block, with the model as it sees it
+  std::vector<std::size_t> kind_of_;  // for each item of the model
+  std::map<ShapeKey, std::vector<OfRecomputations>> known_;
+  base::DType dtype_ = base::DType::f32;  // of what is known
+  std::int64_t sequence_ = 0;
+};
+
+// Predictions are intervals: all rates of a machine may be this much higher or lower together. Nine of ten published
+// step times lie inside (tests/plan/step_time_test.cpp).
+inline constexpr double rates_within = 1.15;
+struct StepInterval {
+  StepTime median;
+  double low = 0, high = 0;  // seconds
+};
+StepInterval step_interval(const Plan& plan, const Machine& machine, const Execution& execution = {});
+
+// FLOP/s of a device: those of a step (step_flops, or without what recomputation repeats) over all ranks and seconds.
+double device_flops(const Plan& plan, double seconds);
+double device_model_flops(const Plan& plan, double seconds);
+
+}  // namespace trainyard::plan
