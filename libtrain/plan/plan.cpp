@@ -134,10 +134,41 @@ MemoryBytes memory_of_stage(const Plan& p, int stage) {
                       p.offload.activations});
 }
 
+namespace {
+
+// What stages of a model with equal layers differ in, beside the micro-batches in flight.
+struct StageForm {
+  std::vector<std::int64_t> items;  // of each chunk
+  bool first = false, last = false;
+  bool operator==(const StageForm&) const = default;
+};
+StageForm form_of(const Plan& p, int stage) {
+  StageForm out{{}, stage == 0, stage + 1 == p.pipeline};
+  for (const auto& chunk : part_of(p.model, p.stages, stage).chunks) out.items.push_back(chunk.end - chunk.begin);
+  return out;
+}
+
+}  // namespace
+
+// Where layers are equal, a stage needs no more than one of its form with as many micro-batches in flight.
 MemoryBytes largest_memory(const Plan& p) {
   auto most = memory_of_stage(p, 0);
-  for (int stage = 1; stage < p.pipeline; ++stage)
+  const bool equal = alike_layers(p.model, 0, p.model.layers) == p.model.layers;
+  std::vector<std::pair<StageForm, std::vector<int>>> known;
+  for (int stage = 0; stage < p.pipeline; ++stage) {
+    if (equal) {
+      auto form = form_of(p, stage);
+      auto slots = slots_of_stage(p, stage);
+      const bool seen = std::any_of(known.begin(), known.end(), [&](const auto& other) {
+        return other.first == form && std::equal(slots.begin(), slots.end(), other.second.begin(),
+                                                 [](int few, int many) { return few <= many; });
+      });
+      if (seen) continue;
+      known.emplace_back(std::move(form), std::move(slots));
+    }
+    if (stage == 0) continue;
     if (const auto bytes = memory_of_stage(p, stage); bytes.total() > most.total()) most = bytes;
+  }
   return most;
 }
 

@@ -6,6 +6,7 @@
 #include "libtrain/plan/cost/traffic.h"
 #include "libtrain/plan/grid/topology.h"
 #include "libtrain/plan/parallel_layout.h"
+#include "libtrain/plan/predicted_step.h"
 #include "libtrain/plan/schedule/schedule.h"
 #include "libtrain/plan/schedule/stages.h"
 
@@ -48,9 +49,10 @@ struct Plan : ParallelLayout {
   MemoryBytes memory;                                  // of a rank of the stage that needs most
   std::vector<MemoryBytes> stage_memory;               // of a rank of each stage
   std::vector<RankTraffic> traffic;
-  double flops = 0;  // of a step, summed over all ranks
-  DiskBytes disk;    // of a rank of the stage that has most on disk, in the largest step
-  LinkBytes link;    // of a GPU's rank of the stage that copies most, because of $offload, in the largest step
+  double flops = 0;    // of a step, summed over all ranks
+  DiskBytes disk;      // of a rank of the stage that has most on disk, in the largest step
+  LinkBytes link;      // of a GPU's rank of the stage that copies most, because of $offload, in the largest step
+  PredictedStep step;  // only with a machine (plan/step_time.h)
 
   // Of the largest step.
   BatchPlan batch() const {

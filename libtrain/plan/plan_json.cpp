@@ -11,6 +11,7 @@
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/step_time.h"
 
 #include <fmt/ranges.h>
 
@@ -72,7 +73,25 @@ Json predicted_json(const Plan& p) {
   if (p.disk.space > 0)
     j["rank_disk"] = {{"space", p.disk.space}, {"step_read", p.disk.read}, {"step_written", p.disk.written}};
   if (p.link != LinkBytes{}) j["rank_link"] = {{"step_down", p.link.down}, {"step_up", p.link.up}};
+  if (p.step.known()) {
+    Json parts = Json::object();
+    for (const auto& [key, seconds] : p.step.parts) parts[key] = seconds;
+    j["step_seconds"] = {{"machine", p.step.machine},
+                         {"median", p.step.median},
+                         {"low", p.step.low},
+                         {"high", p.step.high},
+                         {"parts", parts}};
+  }
   return j;
+}
+
+PredictedStep read_step(base::JsonObject o) {
+  PredictedStep step{o.text("machine"), o.number("median"), o.number("low"), o.number("high"), {}};
+  auto parts = o.object("parts");
+  for (const auto& part : step_time_parts)
+    if (parts.has(part.key)) step.parts.emplace_back(part.key, parts.number(part.key));
+  parts.done(), o.done();
+  return step;
 }
 
 void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
@@ -123,6 +142,7 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
     p.link.up = link.integer("step_up", 0, ranges::most_stated_bytes);
     link.done();
   }
+  if (o.has("step_seconds")) p.step = read_step(o.object("step_seconds"));
   if (!(p.flops >= 0))
     throw base::InputError(fmt::format("{}: 'step_flops' must be at least 0, found {}", where, p.flops),
                            "make the plan again with partition-model");

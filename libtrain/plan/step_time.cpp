@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/activation_use.h"
 #include "libtrain/plan/cost/activations.h"
@@ -199,17 +200,20 @@ StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment
   return out;
 }
 
+StepTimer::ShapeKey StepTimer::key_of(const Plan& plan) {
+  return {plan.tensor,
+          plan.sequence_parallel,
+          plan.micro_batch,
+          plan.expert_parallel,
+          plan.expert_ranks_per_node,
+          plan.expert_overlap_chunks,
+          plan.pipeline_schedule == PipelineSchedule::zero_bubble};
+}
+
 const std::vector<StepTimer::OfRecomputations>& StepTimer::blocks(const Plan& plan) {
   if (plan.dtype != dtype_ || plan.sequence != sequence_)
-    known_.clear(), dtype_ = plan.dtype, sequence_ = plan.sequence;
-  const ShapeKey key{plan.tensor,
-                     plan.sequence_parallel,
-                     plan.micro_batch,
-                     plan.expert_parallel,
-                     plan.expert_ranks_per_node,
-                     plan.expert_overlap_chunks,
-                     plan.pipeline_schedule == PipelineSchedule::zero_bubble};
-  const auto [place, is_new] = known_.try_emplace(key);
+    known_.clear(), runs_.clear(), dtype_ = plan.dtype, sequence_ = plan.sequence;
+  const auto [place, is_new] = known_.try_emplace(key_of(plan));
   if (is_new)
     for (const auto& kind : kinds_) {
       auto& of_kind = place->second.emplace_back();
@@ -243,20 +247,29 @@ std::vector<StepTimer::BlockSeconds> StepTimer::parts(const Plan& plan) {
   return out;
 }
 
-// Of many micro-batches only some are simulated: the middle of a step repeats itself with each micro-batch that every
-// stage computes.
-double StepTimer::run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts) const {
+double StepTimer::run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts) {
   const auto micros = plan.batch().micros_of(0);
   if (plan.pipeline == 1) {
     double each = 0;
     for (const auto& part : parts) each += part.all();
     return static_cast<double>(micros) * each;
   }
+  const auto [place, is_new] =
+      runs_.try_emplace({key_of(plan), plan.pipeline_schedule, plan.stages.boundaries, plan.recompute.full,
+                         plan.recompute.selective, micros, plan.topology.stride(Axis::pipe)});
+  if (is_new) place->second = run_stages(plan, parts);
+  return place->second;
+}
+
+// Of many micro-batches only some are simulated: the middle of a step repeats itself with each micro-batch that every
+// stage computes.
+double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const {
   std::vector<PartCosts> costs;
   for (const auto& part : parts) costs.push_back({part.forward, part.inputs, part.weights, 0});
   const double message =
       message_seconds(machine_, plan.topology, static_cast<double>(stream_bytes(plan.model, plan.micro())));
-  const std::int64_t stages = plan.pipeline, few = 2 * stages + micros % stages, more = few + stages;
+  const std::int64_t micros = plan.batch().micros_of(0), stages = plan.pipeline, few = 2 * stages + micros % stages,
+                     more = few + stages;
   if (micros <= more) return simulated_seconds(plan, costs, message, micros);
   const double of_few = simulated_seconds(plan, costs, message, few),
                of_more = simulated_seconds(plan, costs, message, more);
@@ -340,6 +353,16 @@ StepInterval step_interval(const Plan& plan, const Machine& machine, const Execu
     return StepTimer(plan.model, with_rates(machine, factor), execution).time(plan);
   };
   return {with(1), with(rates_within).seconds, with(1 / rates_within).seconds};
+}
+
+PredictedStep predicted_step(const StepInterval& interval, const Machine& machine) {
+  PredictedStep out{machine.name, interval.median.seconds, interval.low, interval.high, {}};
+  for (const auto& part : step_time_parts) out.parts.emplace_back(part.key, interval.median.*part.seconds);
+  return out;
+}
+
+std::string step_seconds_text(double seconds) {
+  return seconds < 1000 ? base::rate_text(seconds, "s") : base::duration_text(seconds);
 }
 
 double device_flops(const Plan& plan, double seconds) { return plan.flops / plan.topology.world() / seconds; }

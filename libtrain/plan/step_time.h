@@ -79,11 +79,13 @@ class StepTimer {
   using OfRecomputations = std::array<BlockSeconds, recomputations.size()>;
   // tensor, sequence_parallel, micro-batch, expert-parallel, ranks a node, overlap chunks, weight gradients apart
   using ShapeKey = std::tuple<int, bool, std::int64_t, int, int, int, bool>;
+  static ShapeKey key_of(const Plan& plan);
 
   const std::vector<OfRecomputations>& blocks(const Plan& plan);  // of each kind of block, in this plan
   std::vector<BlockSeconds> parts(const Plan& plan);              // of each part of plan.stages
   BlockSeconds block_seconds(const Plan& plan, const Segment& segment, Recompute recompute) const;
-  double run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts) const;
+  double run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts);
+  double run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const;
 
   ModelConfig model_;
   Machine machine_;
@@ -91,6 +93,9 @@ class StepTimer {
   std::vector<Segment> kinds_;        // one block of each kind of block, with the model as it sees it
   std::vector<std::size_t> kind_of_;  // for each item of the model
   std::map<ShapeKey, std::vector<OfRecomputations>> known_;
+  // By what else the stages' lists depend on: the order, boundaries, recomputation, micro-batches, ranks of a stage.
+  using RunKey = std::tuple<ShapeKey, PipelineSchedule, Boundaries, double, double, std::int64_t, int>;
+  std::map<RunKey, double> runs_;
   base::DType dtype_ = base::DType::f32;  // of what is known
   std::int64_t sequence_ = 0;
 };
@@ -103,6 +108,10 @@ struct StepInterval {
   double low = 0, high = 0;  // seconds
 };
 StepInterval step_interval(const Plan& plan, const Machine& machine, const Execution& execution = {});
+PredictedStep predicted_step(const StepInterval& interval, const Machine& machine);  // for a plan's file
+
+// Three digits: "34.1 s", "523 ms"; from 1,000 s on as base::duration_text.
+std::string step_seconds_text(double seconds);
 
 // FLOP/s of a device: those of a step (step_flops, or without what recomputation repeats) over all ranks and seconds.
 double device_flops(const Plan& plan, double seconds);

@@ -9,13 +9,10 @@
 #include "libtrain/base/text.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/auto_setting.h"
-#include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/data_use.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/model_file/load_model.h"
 #include "libtrain/plan/offload_choice.h"
-#include "libtrain/plan/offload_time.h"
-#include "libtrain/plan/offload_time_text.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/recompute_choice.h"
@@ -27,6 +24,10 @@
 #include "tools/common/config_flags.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/program.h"
+#include "tools/partition-model/machine_step.h"
+#include "tools/partition-model/options.h"
+#include "tools/partition-model/search.h"
+#include "tools/partition-model/times.h"
 
 #include <CLI/CLI.hpp>
 
@@ -36,15 +37,10 @@
 #include <vector>
 
 using namespace trainyard;
+using tools::Options;
+using tools::Times;
 
 namespace {
-
-struct Options {
-  std::string model = "gpt2-micro", data, device_memory, host_memory, profile, output, offload_dir;
-  std::int64_t vocabulary = 0, lanes = 0;
-  int ranks = 1;
-  bool json = false, force = false, bytes = false, offload_auto = false, recompute_auto = false;
-};
 
 // Facts from the index of a shard set. train checks the rest of the index.
 struct SetFacts {
@@ -210,96 +206,6 @@ std::vector<base::Field> flag_fields(plan::Plan& p) {
   return fields;
 }
 
-double total_of(const std::vector<plan::CommunicationTime>& times) {
-  double total = 0;
-  for (const auto& t : times) total += t.seconds;
-  return total;
-}
-
-// Communication times of the stage whose ranks take longest. All of its ranks have a micro-batch in every accumulation
-// step.
-struct StageTimes {
-  int stage = 0;
-  std::vector<plan::CommunicationTime> times;
-};
-StageTimes slowest_stage(const plan::Plan& plan, const plan::Profile& profile) {
-  StageTimes slowest{0, plan::communication_times(plan, profile)};
-  for (int stage = 1; stage < plan.pipeline; ++stage) {
-    auto other = plan::communication_times(plan, profile, plan.topology.rank_of({{plan::Axis::pipe, stage}}));
-    if (total_of(other) > total_of(slowest.times)) slowest = {stage, std::move(other)};
-  }
-  return slowest;
-}
-
-std::string collectives_text(const plan::Plan& plan, const StageTimes& slowest) {
-  const auto title = plan.pipeline > 1 ? fmt::format("calls by stage {}, no overlap", slowest.stage)
-                                       : std::string("a step's collectives, no overlap");
-  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", title, "calls", "time");
-  for (const auto& t : slowest.times)
-    out += fmt::format("  {:<34}{:>8}{:>20}{}\n", plan::name_of(t.group) + " " + t.operation, t.calls,
-                       base::duration_text(t.seconds), t.beyond ? "  (beyond the measured sizes)" : "");
-  return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total_of(slowest.times)));
-}
-
-nlohmann::ordered_json collectives_json(const StageTimes& slowest) {
-  auto calls = nlohmann::ordered_json::array();
-  for (const auto& t : slowest.times)
-    calls.push_back({{"group", plan::name_of(t.group)},
-                     {"operation", t.operation},
-                     {"calls", t.calls},
-                     {"seconds", t.seconds},
-                     {"beyond_measured_sizes", t.beyond}});
-  return {{"stage", slowest.stage}, {"seconds", total_of(slowest.times)}, {"calls", calls}};
-}
-
-// What --profile and --offload-dir say beside the plan: how long it takes, and what each folder gets.
-struct Times {
-  std::string text;
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-};
-Times times_of(const plan::Plan& plan, const Options& o) {
-  Times out;
-  std::optional<plan::Profile> profile;
-  if (!o.profile.empty())
-    profile = plan::profile_from_json(base::read_file(o.profile, base::largest_description), o.profile);
-  const bool on_disk = plan.disk.space > 0;
-  const bool copies = profile && plan.link != plan::LinkBytes{};
-  const bool of_disks_alone =
-      profile && (on_disk || copies) && profile->communication.empty() && plan.topology.world() > 1;
-  if (of_disks_alone)
-    base::log_info("{} has no links: the time of the step's collectives is left out", base::one_line(o.profile));
-  if (profile && !of_disks_alone) {
-    const auto slowest = slowest_stage(plan, *profile);
-    out.text = collectives_text(plan, slowest);
-    out.json["collectives"] = collectives_json(slowest);
-  }
-  const auto folders = plan::offload_folders(o.offload_dir, "--offload-dir");
-  if (!folders.empty() && !on_disk && !o.offload_auto)
-    throw base::UsageError("--offload-dir names folders, and this plan has nothing on disk",
-                           "add --offload, such as optimizer=disk, or leave out --offload-dir");
-  if (!on_disk && !copies) return out;
-  const auto time = plan::offload_time(plan, profile ? &*profile : nullptr, folders);
-  if (copies && !time.link_seconds)
-    base::log_info("{} has no rates of copies: profile-comm --local --device cuda measures them",
-                   base::one_line(o.profile));
-  if (profile && on_disk && !time.disk_seconds)
-    base::log_info("{} has no rates of folders: profile-comm --local --storage FOLDERS measures them",
-                   base::one_line(o.profile));
-  else if (profile && on_disk && profile->ranks == 1 && plan.topology.world() > 1)
-    base::log_info(
-        "{} has rates of one rank: where several ranks share a drive, mpirun -n RANKS measures them together",
-        base::one_line(o.profile));
-  out.text += "\n" + plan::offload_time_text(plan, time, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
-  out.json["disk_work"] = plan::offload_time_json(plan, time);
-  if (!profile || !on_disk || !folders.empty()) return out;
-  const auto by_speed = plan::folders_by_speed(plan::measured_folders(*profile));
-  if (by_speed.empty()) return out;
-  const auto asked = plan::folders_text(by_speed);
-  out.text += fmt::format("  shares by speed: --offload-dir {}\n", base::one_line(asked));
-  out.json["disk_work"]["folders_by_speed"] = asked;
-  return out;
-}
-
 // Writes the plan; --force replaces only a plan.
 void write_plan(const std::string& json, const Options& o) {
   if (o.force)
@@ -366,6 +272,28 @@ int main(int argc, char** argv) {
       ->group("Limit");
   app.add_option("--host-memory", o.host_memory, "the same, of the memory that a GPU's rank has on its host")
       ->group("Limit");
+  app.add_option("--machine", o.machine,
+                 "what the ranks run on: predict the time of a step. One of " +
+                     base::listed(plan::machine_names(), "or") + ", or a TOML file")
+      ->group("Time");
+  app.add_option("--nodes", o.nodes, "nodes of the machine, in place of --ranks; default: one")
+      ->check(in_range(ranges::ranks))
+      ->group("Time");
+  app.add_option("--assume", o.assume,
+                 "what another program does: unfused-attention, no-overlap, whole-recomputation, rings, with commas")
+      ->group("Time");
+  app.add_option("--until", o.until, "also say hours, node-hours and joules: tokens=1e12 or steps=1000")->group("Time");
+  app.add_flag("--search", o.search, "the best layouts: of all settings of the layout that no flag gives")
+      ->group("Search");
+  app.add_option("--top", o.top, "how many of them")
+      ->check(in_range(base::Range<int>{1, 1000}))
+      ->capture_default_str()
+      ->group("Search");
+  app.add_option("--why-not", o.why_not, "why this layout is not the best: tensor-parallel=2,zero=3")->group("Search");
+  app.add_flag("--fewest-nodes", o.fewest_nodes, "the fewest nodes on which some layout fits")->group("Search");
+  app.add_flag("--largest-model", o.largest_model, "the most layers like the model's that fit")->group("Search");
+  app.add_flag("--shadow-prices", o.shadow_prices, "with --search: what a tenth more of the machine would give")
+      ->group("Search");
   app.add_option(
          "--profile", o.profile,
          "profile.json of profile-comm: print how long a step's collectives would take on its links, and how long "
@@ -386,18 +314,49 @@ int main(int argc, char** argv) {
           fmt::format("{} prints what does not belong in a plan", o.profile.empty() ? "--offload-dir" : "--profile"),
           "leave out --output -, or name a file: --output plan.json");
     const auto set = facts_of(o.data);
+    const auto machine = tools::machine_of(o, p, flags, app.count("--ranks") > 0);
     if (!o.host_memory.empty() && p.device == base::DeviceKind::cpu)
       throw base::UsageError("--host-memory limits nothing: the ranks compute on the CPU, whose memory is the host's",
                              "--device-memory, or --device cuda");
+    const auto execution = plan::execution_of_text(o.assume, "--assume");
+    const auto kernels = o.assume.empty() ? plan::Kernels::ours : plan::Kernels::others;
+    if (!o.assume.empty() && !o.output.empty())
+      throw base::UsageError("--assume predicts another program, and --output writes a plan for train",
+                             "leave one of them out");
+    const bool search = tools::searches(o);
+    if (search && p.global_batch == 0)
+      throw base::UsageError("a search compares layouts of one global batch, and none is given", "--global-batch 512");
     auto plan = decide(p, o, set);
-    refuse(plan::decision_problems(plan), base::ExitCode::usage);
+    if (search) {
+      tools::print(tools::search_text(o,
+                                      {plan,
+                                       tools::space_of(o, flags),
+                                       {plan.device_memory, host_memory_of(o), static_cast<std::size_t>(o.top)},
+                                       *machine,
+                                       execution,
+                                       kernels},
+                                      plan));
+      if (o.output.empty()) return base::ExitCode::done;
+      plan::predict(plan);
+      plan.step = plan::predicted_step(plan::step_interval(plan, *machine, execution), *machine);
+      write_plan(plan::to_json(plan), o);
+      return base::ExitCode::done;
+    }
+    refuse(plan::decision_problems(plan, {}, kernels), base::ExitCode::usage);
     decide_recompute(plan, o);
     decide_offload(plan, o);
     plan::predict(plan);
     if (const auto idle = plan::idle_text(plan.batch()); !idle.empty()) base::log_warning("{}", idle);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     refuse(plan::host_memory_problems(plan, host_memory_of(o)), base::ExitCode::input_refused);
-    const auto times = times_of(plan, o);
+    auto times = tools::times_of(plan, o);
+    if (machine) {
+      const auto step = plan::step_interval(plan, *machine, execution);
+      plan.step = plan::predicted_step(step, *machine);
+      times.text += tools::step_time_text(plan, step, *machine);
+      if (const double steps = tools::steps_until(o.until, plan); steps > 0)
+        times.text += "  " + tools::until_text(steps, step.median.seconds, plan, *machine) + "\n";
+    }
     const auto about_data = data_text(set, plan.sequence);
     if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);
     tools::print(text_of(plan, o, times, about_data));

@@ -47,6 +47,26 @@ double least_heaviest(const std::vector<double>& sums, int parts) {
   return best[0];
 }
 
+// The weight of a possible part that is nearest to `weight`: at most `weight`, else at least `weight`. If there is
+// none, 0 or infinity.
+enum class Next { below, above };
+double next_weight(const std::vector<double>& sums, double weight, Next next) {
+  double nearest = next == Next::below ? 0 : infinite;
+  for (std::size_t i = 0; i + 1 < sums.size(); ++i) {
+    const auto from = sums.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    if (next == Next::above) {
+      const auto j =
+          std::lower_bound(from, sums.end(), weight, [&](double sum, double w) { return sum - sums[i] < w; });
+      if (j != sums.end()) nearest = std::min(nearest, *j - sums[i]);
+    } else {
+      const auto j =
+          std::upper_bound(from, sums.end(), weight, [&](double w, double sum) { return w < sum - sums[i]; });
+      if (j != from) nearest = std::max(nearest, *(j - 1) - sums[i]);
+    }
+  }
+  return nearest;
+}
+
 // A first part of items [i, j) weighs between `least` and `most` if j is in [first[i], end[i]).
 struct Choices {
   std::vector<std::size_t> first, end;
@@ -100,14 +120,16 @@ Boundaries balanced_boundaries(std::span<const double> weights, int parts) {
   const auto n = weights.size();
   const double most = least_heaviest(sums, parts);
   // As `least` grows, a split without a lighter part exists up to some value and not beyond. Doubles of at least 0 are
-  // ordered like their bits. So the bisection ends at exactly the weight of a part.
-  auto low = std::bit_cast<std::uint64_t>(0.0), high = std::bit_cast<std::uint64_t>(sums[n] / parts);
-  while (low < high) {
-    const auto middle = low + (high - low + 1) / 2;
-    if (base::at(reachable(sums, parts, std::bit_cast<double>(middle), most), parts)[0]) low = middle;
-    else high = middle - 1;
+  // ordered like their bits. Both ends of the bisection are weights of possible parts, so it ends at one, and soon
+  // where many items weigh alike.
+  const auto possible = [&](double least) { return base::at(reachable(sums, parts, least, most), parts)[0] != 0; };
+  double least = 0, high = next_weight(sums, sums[n] / parts, Next::below);
+  while (least < high) {
+    const auto a = std::bit_cast<std::uint64_t>(least), b = std::bit_cast<std::uint64_t>(high);
+    const double middle = next_weight(sums, std::bit_cast<double>(a + (b - a + 1) / 2), Next::above);
+    if (middle <= high && possible(middle)) least = middle;
+    else high = std::max(least, next_weight(sums, std::nextafter(std::min(middle, high), 0.0), Next::below));
   }
-  const auto least = std::bit_cast<double>(low);
   const auto reach = reachable(sums, parts, least, most);
   Boundaries out{0};
   for (int left = parts; left > 0; --left) {

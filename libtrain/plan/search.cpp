@@ -1,0 +1,258 @@
+// Branch and bound over layouts.
+#include "libtrain/plan/search.h"
+
+#include "libtrain/base/index.h"
+#include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/offload_choice.h"
+#include "libtrain/plan/recompute_choice.h"
+#include "libtrain/plan/schedule/partition.h"
+#include "libtrain/plan/spec/layer_model.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr std::int64_t largest_micro_batch = 128;
+constexpr int most_virtual_stages = 8;
+
+std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t most) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t i = 1; i <= std::min(n, most); ++i)
+    if (n % i == 0) out.push_back(i);
+  return out;
+}
+
+// A layout without what the bound does not depend on: ZeRO and local accumulation.
+struct Shape {
+  Plan plan;
+  double bound = 0;
+};
+
+class Search {
+ public:
+  Search(const Plan& plan, const SearchSpace& space, StepTimer& timer, const SearchLimits& limits, Kernels kernels)
+      : plan_(plan), space_(space), timer_(timer), limits_(limits), kernels_(kernels) {}
+
+  SearchResult run() {
+    list_shapes();
+    std::stable_sort(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) { return a.bound < b.bound; });
+    for (const auto& shape : shapes_) {
+      if (limits_.first && !out_.best.empty()) break;
+      const auto variants = variants_of(shape.plan);
+      out_.counts.layouts += std::ssize(variants);
+      if (shape.bound >= worst()) out_.counts.slower += std::ssize(variants);
+      else
+        for (const auto& variant : variants) judge(variant);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // Seconds that a layout must stay below.
+  double worst() const {
+    return out_.best.size() < limits_.top ? std::numeric_limits<double>::infinity() : out_.best.back().time.seconds;
+  }
+
+  void list_shapes() {
+    const std::int64_t world = plan_.topology.world();
+    for (const auto t : space_.tensor ? divisors(world, ranges::tensor.high) : std::vector<std::int64_t>{plan_.tensor})
+      for (const auto p :
+           space_.pipeline ? divisors(world / t, std::min<std::int64_t>(ranges::pipeline.high, item_count(plan_.model)))
+                           : std::vector<std::int64_t>{plan_.pipeline}) {
+        if (world % (t * p) != 0) continue;
+        auto plan = plan_;
+        plan.tensor = static_cast<int>(t), plan.pipeline = static_cast<int>(p);
+        if (space_.sequence_parallel) plan.sequence_parallel = t > 1;
+        for (const auto e : expert_degrees(plan, world / t / p)) {
+          plan.expert_parallel = static_cast<int>(e);
+          for (const int node : expert_nodes(plan)) {
+            if (space_.experts) plan.expert_ranks_per_node = node;
+            plan.topology = topology_of(plan, static_cast<int>(world));
+            list_batches(plan);
+          }
+        }
+      }
+  }
+
+  std::vector<std::int64_t> expert_degrees(const Plan& plan, std::int64_t replicas) const {
+    if (!space_.experts || !has_experts(plan.model)) return {plan.expert_parallel};
+    auto common = replicas;
+    for (const auto count : plan.model.experts.count)
+      if (count > 1) common = std::gcd(common, std::max<std::int64_t>(1, count / plan.tensor));
+    return divisors(common, common);
+  }
+
+  // Hierarchical only where the experts' ranks are of several nodes with several ranks each.
+  std::vector<int> expert_nodes(const Plan& plan) const {
+    const int here = timer_.machine().devices_per_node / plan.tensor;
+    if (here > 1 && plan.expert_parallel > here && plan.expert_parallel % here == 0) return {1, here};
+    return {1};
+  }
+
+  void list_batches(Plan plan) {
+    const std::int64_t replicas = plan.topology.size(Axis::data);
+    if (plan.global_batch % replicas != 0 && space_.micro_batch) return;
+    const auto of_rank = std::max<std::int64_t>(1, plan.global_batch / replicas);
+    for (const auto b :
+         space_.micro_batch ? divisors(of_rank, largest_micro_batch) : std::vector<std::int64_t>{plan.micro_batch}) {
+      plan.micro_batch = b;
+      for (const auto& [schedule, chunks] : schedules(plan)) {
+        plan.pipeline_schedule = schedule, plan.virtual_stages = chunks;
+        add_shape(plan);
+      }
+    }
+  }
+
+  std::vector<std::pair<PipelineSchedule, int>> schedules(const Plan& plan) const {
+    if (!space_.schedule) return {{plan.pipeline_schedule, plan.virtual_stages}};
+    std::vector<std::pair<PipelineSchedule, int>> out{{PipelineSchedule::one_f_one_b, 1}};
+    if (plan.pipeline == 1) return out;
+    for (int chunks = 2; chunks <= most_virtual_stages && plan.pipeline * chunks <= item_count(plan.model); ++chunks)
+      out.emplace_back(PipelineSchedule::interleaved, chunks);
+    out.emplace_back(PipelineSchedule::zero_bubble, 1);
+    return out;
+  }
+
+  void add_shape(Plan& plan) {
+    if (space_.recompute) plan.recompute = undecided_recomputation(plan);
+    if (plan.partition != "uniform" && listed_parts_differ(plan)) return;
+    if (!divides_model(plan)) {
+      ++out_.counts.layouts, ++out_.counts.refused;
+      return;
+    }
+    set_stages(plan);
+    shapes_.push_back({plan, timer_.at_least(plan)});
+  }
+
+  bool listed_parts_differ(const Plan& plan) const {
+    const int parts = listed_parts(plan.partition);
+    return parts > 0 && parts != plan.pipeline * plan.virtual_stages;
+  }
+
+  // What the descriptions of blocks rely on. decision_problems checks everything later.
+  static bool divides_model(const Plan& plan) {
+    const auto& m = plan.model;
+    const auto t = plan.tensor;
+    return m.heads % t == 0 && m.kv_heads % t == 0 && m.ffn % t == 0 && m.stored_vocabulary() % t == 0 &&
+           (!plan.sequence_parallel || plan.micro_batch * plan.sequence % t == 0) &&
+           plan.pipeline * plan.virtual_stages <= item_count(m);
+  }
+
+  void set_stages(Plan& plan) {
+    const auto key = std::tuple(plan.pipeline, plan.virtual_stages, plan.recompute.full, plan.recompute.selective);
+    auto known = stages_.find(key);
+    if (known == stages_.end()) known = stages_.emplace(key, stages_of(plan)).first;
+    plan.stages = known->second;
+  }
+
+  std::vector<Plan> variants_of(const Plan& shape) const {
+    std::vector<Plan> out;
+    const int replicas = shape.topology.size(Axis::data);
+    const auto micros = shape.global_batch / shape.micro_batch / replicas;
+    for (int zero = 0; zero <= (replicas > 1 ? 3 : 0); ++zero) {
+      auto plan = shape;
+      if (space_.zero) plan.zero = zero;
+      else if (zero > 0) break;
+      for (const auto all : {std::int64_t{1}, std::max<std::int64_t>(1, micros)}) {
+        if (space_.local_accumulation) plan.local_accumulation = all;
+        out.push_back(plan);
+        if (!space_.local_accumulation || micros <= 1) break;
+      }
+    }
+    return out;
+  }
+
+  void judge(Plan plan) {
+    if (const auto wrong = decision_problems(plan, {}, kernels_); !wrong.empty()) {
+      ++out_.counts.refused;
+      if (out_.refusal.empty()) out_.refusal = as_one(wrong).message;
+      return;
+    }
+    // Without recomputation it takes least time, so what is slower then needs no memory.
+    if (timer_.time(plan).seconds >= worst()) {
+      ++out_.counts.slower;
+      return;
+    }
+    const auto bytes = fit(plan);
+    if (!bytes) {
+      ++out_.counts.too_large;
+      return;
+    }
+    ++out_.counts.timed;
+    const auto time = timer_.time(plan);
+    if (time.seconds >= worst()) return;
+    const auto place = std::upper_bound(out_.best.begin(), out_.best.end(), time.seconds,
+                                        [](double s, const FoundPlan& f) { return s < f.time.seconds; });
+    out_.best.insert(place, {std::move(plan), time, *bytes});
+    if (out_.best.size() > limits_.top) out_.best.pop_back();
+  }
+
+  // The bytes of a rank with as little recomputed, and elsewhere, as fits. nullopt: nothing fits.
+  std::optional<std::int64_t> fit(Plan& plan) {
+    const auto limit = limits_.device_bytes > 0 ? limits_.device_bytes : std::numeric_limits<std::int64_t>::max();
+    const auto fits = [&](Plan& p) -> std::optional<std::int64_t> {
+      p.stages = stages_of(p);
+      const auto memory = largest_memory(p);
+      const bool on_host = limits_.host_bytes == 0 || memory.on_host <= limits_.host_bytes;
+      if (memory.total() > limit || !on_host) return {};
+      return memory.total();
+    };
+    if (const auto bytes = fits(plan)) return bytes;
+    auto full = plan;
+    if (space_.recompute && may_recompute(plan, Recompute::layers)) {
+      full.recompute = Recompute::layers;
+      if (fits(full)) {
+        plan.recompute = fitting_recomputation(plan, limit);
+        return fits(plan);
+      }
+    }
+    if (!space_.offload) return {};
+    full.offload = fitting_offload(full, limit, limits_.host_bytes);
+    if (!decision_problems(full, {}, kernels_).empty()) return {};
+    const auto bytes = fits(full);
+    if (bytes) plan = std::move(full);
+    return bytes;
+  }
+
+  const Plan& plan_;
+  const SearchSpace& space_;
+  StepTimer& timer_;
+  const SearchLimits& limits_;
+  Kernels kernels_;
+  std::vector<Shape> shapes_;
+  std::map<std::tuple<int, int, double, double>, Stages> stages_;
+  SearchResult out_;
+};
+
+}  // namespace
+
+const std::vector<SearchSetting>& search_settings() {
+  static const std::vector<SearchSetting> all{{"zero", &SearchSpace::zero},
+                                              {"tensor-parallel", &SearchSpace::tensor},
+                                              {"sequence-parallel", &SearchSpace::sequence_parallel},
+                                              {"pipeline-parallel", &SearchSpace::pipeline},
+                                              {"pipeline-schedule", &SearchSpace::schedule},
+                                              {"virtual-stages", &SearchSpace::schedule},
+                                              {"expert-parallel", &SearchSpace::experts},
+                                              {"expert-ranks-per-node", &SearchSpace::experts},
+                                              {"micro-batch", &SearchSpace::micro_batch},
+                                              {"local-accumulation", &SearchSpace::local_accumulation},
+                                              {"recompute", &SearchSpace::recompute},
+                                              {"offload", &SearchSpace::offload}};
+  return all;
+}
+
+SearchResult search(const Plan& plan, const SearchSpace& space, StepTimer& timer, const SearchLimits& limits,
+                    Kernels kernels) {
+  return Search(plan, space, timer, limits, kernels).run();
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,66 @@
+// Search: the layouts of a model on some ranks whose steps take least time, of those that fit the memory.
+#pragma once
+
+#include "libtrain/plan/decision_problems.h"
+#include "libtrain/plan/step_time.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+// What a search may change. What is not free keeps the plan's value.
+struct SearchSpace {
+  bool zero = true, tensor = true, sequence_parallel = true, pipeline = true;
+  bool schedule = true;  // the order of stages, with virtual stages
+  bool experts = true;   // expert parallelism, and whether its all-to-all is hierarchical
+  bool micro_batch = true, local_accumulation = true;
+  bool recompute = true;  // by layers: as few as fit
+  bool offload = true;    // only of layouts that do not fit with all layers recomputed: the least that fits
+};
+// The settings of the space, by their names.
+struct SearchSetting {
+  const char* name;
+  bool SearchSpace::*free;
+};
+const std::vector<SearchSetting>& search_settings();
+
+struct SearchLimits {
+  std::int64_t device_bytes = 0, host_bytes = 0;  // of a rank; 0: no limit
+  std::size_t top = 10;
+  bool first = false;  // ends with the first layout that fits
+};
+
+struct FoundPlan {
+  Plan plan;  // stages are set, nothing else is predicted
+  StepTime time;
+  std::int64_t bytes = 0;  // of memory of a rank
+};
+
+// What became of the layouts. They add up to `layouts`.
+struct SearchCounts {
+  std::int64_t layouts = 0;
+  std::int64_t slower = 0;     // longer than the worst of the best even if nothing but passes took time
+  std::int64_t refused = 0;    // combinations that are not supported
+  std::int64_t too_large = 0;  // for the memory, with all layers recomputed and what may lie elsewhere there
+  std::int64_t timed = 0;
+};
+struct SearchResult {
+  std::vector<FoundPlan> best;  // the first takes least time; at most `top`
+  SearchCounts counts;
+  std::string refusal;  // why a layout is refused, of the first one that is; empty: none is
+};
+
+// Branch and bound (Land and Doig 1960). Layouts are judged in the order of a bound that no step of them goes below
+// (StepTimer::at_least). The search ends where the bound of the next one is above the worst of the best. So none is
+// better in the space, which has: degrees that divide the ranks; micro-batches that divide a rank's share of the global
+// batch evenly, up to 128 sequences; local accumulation of one micro-batch or of all; for stages the orders 1f1b,
+// interleaved with 2 to 8 virtual stages, and zero-bubble; sequence parallelism wherever there is tensor parallelism,
+// because it takes no longer and needs less memory.
+//
+// The plan has a global batch, a sequence, lanes and a topology of all ranks.
+SearchResult search(const Plan& plan, const SearchSpace& space, StepTimer& timer, const SearchLimits& limits,
+                    Kernels kernels = Kernels::ours);
+
+}  // namespace trainyard::plan

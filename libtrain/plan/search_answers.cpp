@@ -1,0 +1,169 @@
+// Searches with something changed.
+#include "libtrain/plan/search_answers.h"
+
+#include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
+#include "libtrain/base/text.h"
+#include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/layout_text.h"
+#include "libtrain/plan/problems.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace trainyard::plan {
+
+SearchResult search(const SearchOf& of) {
+  StepTimer timer(of.plan.model, of.machine, of.execution);
+  return search(of.plan, of.space, timer, of.limits, of.kernels);
+}
+
+Plan on_ranks(Plan plan, int ranks) {
+  plan.topology = topology_of(plan, ranks);
+  return plan;
+}
+
+namespace {
+
+// No rank has less, whatever the layout: weights, gradients and the optimizer's states over all ranks.
+bool may_fit(const SearchOf& of, int ranks) {
+  if (of.limits.device_bytes == 0 || of.space.offload) return true;
+  return model_state_bytes(parameter_count(of.plan.model), ranks, 3, of.plan.dtype, of.plan.gradient_dtype,
+                           *of.plan.states().optimizer) <= static_cast<double>(of.limits.device_bytes);
+}
+
+std::optional<FoundPlan> best_on(SearchOf of, int ranks) {
+  if (!may_fit(of, ranks)) return {};
+  of.plan = on_ranks(of.plan, ranks), of.limits.top = 1;
+  auto found = search(of);
+  if (found.best.empty()) return {};
+  return std::move(found.best.front());
+}
+
+// The plan with one setting of the other one.
+Plan with_setting_of(const Plan& plan, const Plan& other, const char* name) {
+  auto changed = plan;
+  ParallelLayout from = other;
+  auto fields = fields_of(static_cast<ParallelLayout&>(changed)), theirs = fields_of(from);
+  const auto value = base::field_named(theirs, name, "a layout").get();
+  base::field_named(fields, name, "a layout").set(value, name);
+  if (std::string_view(name) == "tensor-parallel") changed.sequence_parallel = other.sequence_parallel;
+  return on_ranks(std::move(changed), plan.topology.world());
+}
+
+constexpr std::int64_t deepest_model = 8192;
+
+// The part of a step whose difference is largest.
+const StepTimePart& largest_difference(const StepTime& slow, const StepTime& fast) {
+  return *std::max_element(step_time_parts.begin(), step_time_parts.end(), [&](const auto& a, const auto& b) {
+    return slow.*a.seconds - fast.*a.seconds < slow.*b.seconds - fast.*b.seconds;
+  });
+}
+
+}  // namespace
+
+std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best) {
+  const auto layout = layout_text(asked);
+  const auto name = layout.empty() ? "the default layout" : layout;
+  if (const auto wrong = decision_problems(asked, {}, of.kernels); !wrong.empty()) {
+    const auto all = as_one(wrong);
+    return fmt::format("{} is refused: {}{}", name, all.message, all.hint.empty() ? "" : " (try: " + all.hint + ")");
+  }
+  auto plan = asked;
+  plan.device_memory = of.limits.device_bytes;
+  predict(plan);
+  if (const auto problems = memory_problems(plan); !problems.empty()) {
+    const auto all = as_one(problems);
+    return fmt::format("{} does not fit: {}{}", name, all.message, all.hint.empty() ? "" : " (try: " + all.hint + ")");
+  }
+  StepTimer timer(of.plan.model, of.machine, of.execution);
+  const auto time = timer.time(plan);
+  if (time.seconds <= best.time.seconds)
+    return fmt::format("{} is as good as any: {} a step", name, step_seconds_text(time.seconds));
+  const auto& part = largest_difference(time, best.time);
+  auto out = fmt::format(
+      "{} takes {} a step, {:.2f} times the best ({}): most of the difference is {}, {} of it and {} "
+      "of the best",
+      name, step_seconds_text(time.seconds), time.seconds / best.time.seconds, layout_text(best.plan), part.name,
+      step_seconds_text(time.*part.seconds), step_seconds_text(best.time.*part.seconds));
+  std::string change;
+  double least = time.seconds;
+  for (const auto& setting : search_settings()) {
+    auto changed = with_setting_of(plan, best.plan, setting.name);
+    if (!decision_problems(changed, {}, of.kernels).empty()) continue;
+    changed.stages = stages_of(changed);
+    if (of.limits.device_bytes > 0 && largest_memory(changed).total() > of.limits.device_bytes) continue;
+    const auto seconds = timer.time(changed).seconds;
+    if (seconds >= least) continue;
+    ParallelLayout from = best.plan;
+    auto fields = fields_of(from);
+    least = seconds;
+    change = fmt::format("{} {}", base::setting_name(setting.name),
+                         base::field_named(fields, setting.name, "a layout").get());
+  }
+  if (change.empty()) return out + "; no single setting of the best helps";
+  return out + fmt::format("; {} alone takes {}", change, step_seconds_text(least));
+}
+
+std::optional<OnNodes> fewest_nodes(const SearchOf& of, int most) {
+  for (int nodes = 1; nodes <= most; ++nodes) {
+    const auto ranks = std::int64_t{nodes} * of.machine.devices_per_node;
+    if (!ranges::ranks.holds(static_cast<int>(ranks))) return {};
+    if (auto found = best_on(of, static_cast<int>(ranks))) return OnNodes{nodes, std::move(*found)};
+  }
+  return {};
+}
+
+std::optional<FoundPlan> largest_model(const SearchOf& of) {
+  const auto with = [&](std::int64_t layers) {
+    auto other = of;
+    other.plan.model.layers = layers;
+    return best_on(std::move(other), of.plan.topology.world());
+  };
+  std::optional<FoundPlan> best;
+  std::int64_t fits = 0, too_many = 1;
+  for (; too_many <= deepest_model; too_many *= 2) {
+    auto found = with(too_many);
+    if (!found) break;
+    best = std::move(found), fits = too_many;
+  }
+  while (too_many - fits > 1) {
+    const auto middle = (fits + too_many) / 2;
+    if (auto found = with(middle)) best = std::move(found), fits = middle;
+    else too_many = middle;
+  }
+  return best;
+}
+
+std::vector<ShadowPrice> shadow_prices(const SearchOf& of) {
+  constexpr double tenth = 1.1;
+  const std::vector<std::pair<const char*, std::function<void(SearchOf&)>>> changes{
+      {"memory of a device",
+       [](SearchOf& s) {
+         s.limits.device_bytes = static_cast<std::int64_t>(tenth * static_cast<double>(s.limits.device_bytes));
+       }},
+      {"rate of products", [](SearchOf& s) { s.machine.flops_16bit *= tenth, s.machine.flops_32bit *= tenth; }},
+      {"memory bandwidth", [](SearchOf& s) { s.machine.memory_bandwidth *= tenth; }},
+      {"links in a node", [](SearchOf& s) { s.machine.link_bandwidth *= tenth; }},
+      {"network", [](SearchOf& s) { s.machine.network_bandwidth *= tenth; }}};
+  std::vector<ShadowPrice> out;
+  for (const auto& [what, change] : changes) {
+    auto other = of;
+    change(other);
+    if (const auto found = best_on(std::move(other), of.plan.topology.world()))
+      out.push_back({what, found->time.seconds});
+  }
+  return out;
+}
+
+std::vector<OnNodes> scaling(const SearchOf& of, const std::vector<int>& nodes) {
+  std::vector<OnNodes> out;
+  for (const int n : nodes)
+    if (auto found = best_on(of, n * of.machine.devices_per_node)) out.push_back({n, std::move(*found)});
+  return out;
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,53 @@
+// Answers that take several searches: why a layout is not the best, the fewest nodes, the largest model, what more of a
+// machine would give.
+#pragma once
+
+#include "libtrain/plan/search.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+// Everything that a search needs but the timer.
+struct SearchOf {
+  Plan plan;
+  SearchSpace space;
+  SearchLimits limits;
+  Machine machine;
+  Execution execution = {};
+  Kernels kernels = Kernels::ours;
+};
+SearchResult search(const SearchOf& of);
+
+// The plan on so many ranks.
+Plan on_ranks(Plan plan, int ranks);
+
+// One sentence about the plan, which has the ranks of the search: it is refused, or does not fit and what would fit, or
+// takes so much longer than `best`, for what, and which single change would help most. `best` is the first of
+// search().best.
+std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best);
+
+struct OnNodes {
+  int nodes = 0;
+  FoundPlan found;
+};
+// The fewest nodes of the machine, at most `most`, on which some layout fits, with its fastest layout. Numbers of nodes
+// whose ranks no layout divides the batch among do not count. nullopt: none.
+std::optional<OnNodes> fewest_nodes(const SearchOf& of, int most);
+
+// The model with the most layers of which some layout fits, and its fastest layout. nullopt: one layer is too much.
+std::optional<FoundPlan> largest_model(const SearchOf& of);
+
+// The seconds of the best layout if the machine had a tenth more of something.
+struct ShadowPrice {
+  const char* what;
+  double seconds = 0;
+};
+std::vector<ShadowPrice> shadow_prices(const SearchOf& of);
+
+// The best layouts on 1, 2, 4 ... nodes: those numbers of `nodes` on which some layout fits.
+std::vector<OnNodes> scaling(const SearchOf& of, const std::vector<int>& nodes);
+
+}  // namespace trainyard::plan

@@ -1,0 +1,93 @@
+// Tests machine files, and times of products and collectives against sums by hand.
+#include "libtrain/plan/machine/machine.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/plan/machine/machine_texts.h"
+#include "libtrain/plan/machine_time.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace trainyard::plan {
+namespace machine_test {
+
+TEST(Machine, EveryNumberHasASource) {
+  ASSERT_GE(machine_texts().size(), 8u);
+  for (const auto& [name, text] : machine_texts()) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const auto equals = line.find(" = "), comment = line.find('#');
+      if (equals == std::string::npos || comment == 0) continue;
+      const auto key = line.substr(0, equals);
+      if (key == "devices-per-node" || key == "device") continue;  // facts of the first line
+      ASSERT_NE(comment, std::string::npos) << name << ": " << line;
+      EXPECT_GE(line.size() - comment, 10u) << name << ": " << line;
+    }
+    EXPECT_EQ(load_machine(name).name, name);
+    EXPECT_GT(device_memory_of(load_machine(name)), 0) << name;
+  }
+}
+
+TEST(Machine, UnknownNamesAndKeysAreRefused) {
+  try {
+    load_machine("dgx-a100-8");
+    FAIL();
+  } catch (const base::UsageError& e) {
+    EXPECT_NE(std::string(e.hint()).find("dgx-a100-80"), std::string::npos) << e.hint();
+  }
+  EXPECT_THROW(load_machine("not-there.toml"), base::Error);
+  auto m = load_machine("dgx-a100-80");
+  m.network_bandwidth = 0;
+  EXPECT_NO_THROW(require_links(m, 8));
+  EXPECT_THROW(require_links(m, 16), base::UsageError);
+}
+
+// 100 GFLOP/s, 10 GB/s, links of 1 GB/s and a network of 4 GB/s for four devices; no latencies.
+Machine plain() {
+  Machine m;
+  m.devices_per_node = 4, m.flops_16bit = 100e9, m.memory_bandwidth = 10e9, m.multiprocessors = 2;
+  m.link_bandwidth = 1e9, m.network_bandwidth = 4e9;
+  m.product_share = m.memory_share = m.link_share = m.network_share = 1;
+  m.link_latency = m.network_latency = 0;
+  return m;
+}
+
+TEST(MachineTime, ProductsInTilesAndWaves) {
+  const auto m = plain();
+  const auto seconds = [&](std::int64_t rows) { return product_seconds(m, {rows, 256, 4096}, base::DType::bf16); };
+  // Two tiles of 256 x 128 are one wave, at the full rate. The start of a kernel takes 2 us.
+  EXPECT_NEAR(seconds(256), 2.0 * 256 * 256 * 4096 / 100e9 + 2e-6, 1e-9);
+  // One row more is a wave more for the largest tiles; smaller ones waste less.
+  EXPECT_GT(seconds(257), seconds(256) * 1.2);
+  EXPECT_LE(seconds(257), seconds(512));
+  // A product with one column is bound by memory if products are fast: all numbers have two bytes.
+  auto fast = m;
+  fast.flops_16bit = 1e18;
+  EXPECT_NEAR(product_seconds(fast, {256, 1, 65536}, base::DType::bf16),
+              2.0 * (256.0 * 65536 + 65536 + 256) / 10e9 + 2e-6, 1e-9);
+}
+
+TEST(MachineTime, CollectivesByTheirLinks) {
+  const auto m = plain();
+  const Topology inside({{Axis::data, 4}}), outside({{Axis::data, 16}}), strided({{Axis::data, 4}, {Axis::tensor, 4}});
+  const auto seconds = [&](const Topology& t, Axis axis, const char* operation) {
+    return call_seconds(m, t, {axis, t.size(axis), operation, base::DType::f32, 1'000'000'000, 1, 1});
+  };
+  // In a node a ring sends three quarters over each link.
+  EXPECT_NEAR(seconds(inside, Axis::data, "all_gather"), 0.75, 1e-9);
+  EXPECT_NEAR(seconds(inside, Axis::data, "all_reduce"), 1.5, 1e-9);
+  EXPECT_NEAR(seconds(inside, Axis::data, "ordered_reduce_scatter"), 0.75, 1e-9);
+  // Over four nodes, rings of all four devices share the network, and 15/16 pass each link.
+  EXPECT_NEAR(seconds(outside, Axis::data, "all_gather"), 15.0 / 16, 1e-9);
+  // Directly, each device sends 12/16 to other nodes over its quarter of the network.
+  EXPECT_NEAR(seconds(outside, Axis::data, "ordered_reduce_scatter"), 0.75, 1e-9);
+  // One rank a node in each of four groups, which share the network.
+  EXPECT_NEAR(seconds(strided, Axis::data, "all_gather"), 0.75, 1e-9);
+  EXPECT_NEAR(seconds(strided, Axis::tensor, "all_gather"), 0.75, 1e-9);
+  EXPECT_EQ(seconds(Topology(), Axis::data, "all_gather"), 0);
+}
+
+}  // namespace machine_test
+}  // namespace trainyard::plan

@@ -1,0 +1,210 @@
+// Tests the search against all layouts of small spaces, and what it answers.
+#include "libtrain/plan/search.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/plan/layout_text.h"
+#include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/recompute_choice.h"
+#include "libtrain/plan/search_answers.h"
+#include "libtrain/plan/spec/presets.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace trainyard::plan {
+namespace search_test {
+
+// Four layers, which up to four stages divide.
+Plan small(int ranks, std::int64_t global_batch) {
+  Plan p;
+  p.model = preset("gpt2-micro");
+  p.model.vocabulary = 1024, p.model.lanes = 1;
+  p.sequence = 256, p.global_batch = global_batch;
+  p.device = base::DeviceKind::cuda, p.dtype = base::DType::bf16;
+  p.topology = topology_of(p, ranks);
+  return p;
+}
+
+Machine machine_of_test() {
+  auto m = load_machine("dgx-a100-40");
+  m.devices_per_node = 4;
+  return m;
+}
+
+SearchOf search_of(int ranks, std::int64_t global_batch, std::int64_t device_bytes) {
+  SearchOf of{small(ranks, global_batch), {}, {device_bytes, 0, 3}, machine_of_test()};
+  of.space.offload = false;
+  return of;
+}
+
+// Every layout of the space, one after the other.
+struct All {
+  double best = std::numeric_limits<double>::infinity();
+  std::int64_t fitting = 0;
+};
+All all_layouts(const SearchOf& of) {
+  All out;
+  StepTimer timer(of.plan.model, of.machine);
+  const int world = of.plan.topology.world();
+  for (int t = 1; t <= world; ++t)
+    for (int p = 1; world % t == 0 && p <= world / t; ++p) {
+      if (world / t % p != 0) continue;
+      for (std::int64_t b = 1; b <= of.plan.global_batch; ++b)
+        for (int chunks = 1; chunks <= 9; ++chunks)
+          for (int zero = 0; zero <= 3; ++zero)
+            for (std::int64_t accumulated : {std::int64_t{1}, of.plan.global_batch / b / (world / t / p)}) {
+              auto plan = of.plan;
+              plan.tensor = t, plan.pipeline = p, plan.micro_batch = b, plan.zero = zero;
+              plan.sequence_parallel = t > 1, plan.local_accumulation = accumulated;
+              const int replicas = world / t / p;
+              if (plan.global_batch % (b * replicas) != 0 || accumulated < 1) continue;
+              if (chunks > 1 && p == 1) continue;
+              if (chunks == 9) plan.pipeline_schedule = PipelineSchedule::zero_bubble;
+              else if (chunks > 1) plan.pipeline_schedule = PipelineSchedule::interleaved, plan.virtual_stages = chunks;
+              plan.topology = topology_of(plan, world);
+              if (!decision_problems(plan).empty()) continue;
+              plan.recompute = fitting_recomputation(plan, of.limits.device_bytes);
+              if (memory_with(plan, plan.recompute) > of.limits.device_bytes) continue;
+              plan.stages = stages_of(plan);
+              ++out.fitting, out.best = std::min(out.best, timer.time(plan).seconds);
+            }
+    }
+  return out;
+}
+
+TEST(Search, NoLayoutOfTheSpaceIsBetter) {
+  const auto most = memory_with(small(1, 8), {}), reserve = std::int64_t{1} << 30;
+  for (const int ranks : {4, 6})
+    for (const auto bytes : {most, most - most / 40, std::int64_t{80} << 30}) {
+      const auto of = search_of(ranks, 12, bytes);
+      const auto all = all_layouts(of);
+      const auto found = search(of);
+      ASSERT_EQ(found.best.empty(), all.fitting == 0) << ranks << " " << bytes;
+      if (found.best.empty()) continue;
+      EXPECT_DOUBLE_EQ(found.best.front().time.seconds, all.best) << ranks << " " << bytes;
+      const auto& c = found.counts;
+      EXPECT_EQ(c.layouts, c.slower + c.refused + c.too_large + c.timed);
+      for (std::size_t i = 1; i < found.best.size(); ++i)
+        EXPECT_LE(found.best[i - 1].time.seconds, found.best[i].time.seconds);
+    }
+  EXPECT_GT(most, reserve / 4);  // the limits above are near what a rank needs
+}
+
+TEST(Search, WhatIsFoundFitsAndIsLegal) {
+  const auto found = search(search_of(8, 24, std::int64_t{2} << 30));
+  ASSERT_FALSE(found.best.empty());
+  for (const auto& f : found.best) {
+    auto plan = f.plan;
+    EXPECT_EQ(text_of(decision_problems(plan)), "");
+    predict(plan);
+    EXPECT_EQ(plan.memory.total(), f.bytes);
+    EXPECT_LE(f.bytes, std::int64_t{2} << 30);
+    EXPECT_EQ(layout_text(with_layout(small(8, 24), "tensor-parallel=1", "test")), "");
+  }
+}
+
+TEST(Search, BoundsAreNotAboveTimes) {
+  const auto of = search_of(8, 48, 0);
+  StepTimer timer(of.plan.model, of.machine);
+  for (const int t : {1, 2, 4})
+    for (const int p : {1, 2})
+      for (const int chunks : {1, 2, 9}) {
+        auto plan = of.plan;
+        plan.tensor = t, plan.pipeline = p, plan.sequence_parallel = t > 1, plan.micro_batch = 2;
+        if (chunks == 9) plan.pipeline_schedule = PipelineSchedule::zero_bubble;
+        else if (chunks > 1 && p > 1)
+          plan.pipeline_schedule = PipelineSchedule::interleaved, plan.virtual_stages = chunks;
+        plan.topology = topology_of(plan, 8);
+        plan.stages = stages_of(plan);
+        EXPECT_LE(timer.at_least(plan), timer.time(plan).seconds * (1 + 1e-12)) << t << " " << p << " " << chunks;
+      }
+}
+
+double best_seconds(const SearchOf& of) {
+  const auto found = search(of);
+  return found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().time.seconds;
+}
+
+TEST(Search, MoreOfAMachineIsNeverSlower) {
+  const auto of = search_of(8, 24, std::int64_t{1500} << 20);
+  const auto before = best_seconds(of);
+  ASSERT_TRUE(std::isfinite(before));
+  for (auto rate :
+       {&Machine::flops_16bit, &Machine::memory_bandwidth, &Machine::link_bandwidth, &Machine::network_bandwidth}) {
+    auto more = of;
+    more.machine.*rate *= 2;
+    EXPECT_LE(best_seconds(more), before);
+  }
+  auto more = of;
+  more.limits.device_bytes *= 2;
+  EXPECT_LE(best_seconds(more), before);
+}
+
+TEST(Search, FixedSettingsStay) {
+  auto of = search_of(8, 24, 0);
+  of.plan.zero = 2, of.space.zero = false;
+  of.plan.tensor = 2, of.plan.sequence_parallel = true, of.space.tensor = of.space.sequence_parallel = false;
+  of.plan.topology = topology_of(of.plan, 8);
+  const auto found = search(of);
+  ASSERT_FALSE(found.best.empty());
+  for (const auto& f : found.best) EXPECT_EQ(std::pair(f.plan.zero, f.plan.tensor), std::pair(2, 2));
+}
+
+TEST(Search, WhyALayoutIsNotTheBest) {
+  const auto of = search_of(8, 24, std::int64_t{80} << 30);
+  const auto best = search(of).best.front();
+  const auto why = [&](const std::string& layout, std::int64_t bytes = std::int64_t{80} << 30) {
+    auto limited = of;
+    limited.limits.device_bytes = bytes;
+    return why_not(limited, with_layout(of.plan, layout, "--why-not"), best);
+  };
+  EXPECT_NE(why("tensor-parallel=3").find("is refused: "), std::string::npos) << why("tensor-parallel=3");
+  EXPECT_NE(why("zero=1,micro-batch=3", 1 << 30).find("does not fit: "), std::string::npos);
+  const auto slow = why("tensor-parallel=4,sequence-parallel=on");
+  EXPECT_NE(slow.find("times the best"), std::string::npos) << slow;
+  EXPECT_NE(slow.find("tensor-parallel calls"), std::string::npos) << slow;
+  EXPECT_NE(slow.find("--tensor-parallel 1 alone takes"), std::string::npos) << slow;
+  EXPECT_THROW(with_layout(of.plan, "tensor-parallel", "--why-not"), base::UsageError);
+  EXPECT_THROW(with_layout(of.plan, "tensors=2", "--why-not"), base::Error);
+}
+
+TEST(Search, FewestNodesAndLargestModel) {
+  auto of = search_of(4, 8, 0);
+  of.space.schedule = of.space.micro_batch = false;
+  of.plan.model.layers = 24, of.plan.model.hidden = 1024, of.plan.model.ffn = 4096, of.plan.model.heads = 8;
+  of.plan.model.kv_heads = 8;
+  of.limits.device_bytes = std::int64_t{1800} << 20;
+  const auto fewest = fewest_nodes(of, 16);
+  ASSERT_TRUE(fewest);
+  EXPECT_GT(fewest->nodes, 1);
+  for (int nodes = 1; nodes < fewest->nodes; ++nodes) {
+    auto fewer = of;
+    fewer.plan = on_ranks(of.plan, nodes * of.machine.devices_per_node);
+    EXPECT_TRUE(search(fewer).best.empty()) << nodes;
+  }
+  const auto largest = largest_model(of);
+  ASSERT_TRUE(largest);
+  auto deeper = of;
+  deeper.plan.model.layers = largest->plan.model.layers + 1;
+  EXPECT_TRUE(search(deeper).best.empty());
+  EXPECT_LT(largest->plan.model.layers, 24);
+}
+
+TEST(Search, PlansKeepTheirStepTime) {
+  const auto of = search_of(8, 24, 0);
+  auto plan = search(of).best.front().plan;
+  predict(plan);
+  plan.step = predicted_step(step_interval(plan, of.machine), of.machine);
+  const auto read = plan_from_json(to_json(plan), "test");
+  EXPECT_EQ(read.step, plan.step);
+  double sum = 0;
+  for (const auto& [key, seconds] : read.step.parts) sum += seconds;
+  EXPECT_NEAR(sum, read.step.median, 1e-12);
+  EXPECT_LT(read.step.low, read.step.median);
+  EXPECT_GT(read.step.high, read.step.median);
+}
+
+}  // namespace search_test
+}  // namespace trainyard::plan

@@ -1,0 +1,106 @@
+// Settings and tables of --machine.
+#include "tools/partition-model/machine_step.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
+#include "libtrain/base/text.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+namespace trainyard::tools {
+
+std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigFlags& flags, bool ranks_given) {
+  if (o.machine.empty()) {
+    for (const auto& [given, flag] :
+         {std::pair{o.nodes > 0, "--nodes"}, std::pair{o.search, "--search"}, std::pair{!o.assume.empty(), "--assume"},
+          std::pair{!o.until.empty(), "--until"}, std::pair{!o.why_not.empty(), "--why-not"},
+          std::pair{o.fewest_nodes, "--fewest-nodes"}, std::pair{o.largest_model, "--largest-model"},
+          std::pair{o.shadow_prices, "--shadow-prices"}})
+      if (given)
+        throw base::UsageError(fmt::format("{} needs a machine", flag),
+                               fmt::format("--machine {}", plan::machine_names().front()));
+    return {};
+  }
+  auto machine = plan::load_machine(o.machine);
+  if (o.nodes > 0) {
+    const auto ranks = std::int64_t{o.nodes} * machine.devices_per_node;
+    if (ranks_given && o.ranks != ranks)
+      throw base::UsageError(fmt::format("--ranks {} and --nodes {} contradict one another: {} has {} a node", o.ranks,
+                                         o.nodes, machine.name, base::counted(machine.devices_per_node, "device")),
+                             "leave one of them out");
+    if (ranks > 1 << 20) throw base::UsageError("--nodes has more than 1,048,576 ranks", "fewer nodes");
+    o.ranks = static_cast<int>(ranks);
+  } else if (!ranks_given && !o.fewest_nodes) o.ranks = machine.devices_per_node;
+  if (!flags.given("device")) p.device = machine.device;
+  else if (p.device != machine.device)
+    throw base::UsageError(fmt::format("--device contradicts the machine {}", machine.name), "leave --device out");
+  if (!flags.given("dtype") && machine.device == base::DeviceKind::cuda) {
+    p.dtype = base::DType::bf16;
+    base::log_info("--dtype bf16, as most runs on GPUs have; --dtype f32 keeps f32");
+  }
+  if (o.device_memory.empty()) o.device_memory = machine.device_memory;
+  if (o.host_memory.empty() && machine.device == base::DeviceKind::cuda)
+    if (const auto bytes = plan::host_memory_of_device(machine); bytes > 0) o.host_memory = std::to_string(bytes);
+  return machine;
+}
+
+namespace {
+
+double tokens_of(const plan::Plan& p) { return static_cast<double>(p.global_batch) * static_cast<double>(p.sequence); }
+
+}  // namespace
+
+std::string step_time_text(const plan::Plan& p, const plan::StepInterval& step, const plan::Machine& machine) {
+  const auto& t = step.median;
+  const auto row = [&](const std::string& name, double seconds) {
+    return fmt::format("  {:<30}{:>14}{:>8.1f} %\n", name, plan::step_seconds_text(seconds), 100 * seconds / t.seconds);
+  };
+  std::string out = fmt::format(
+      "\n  {:<30}{:>14}{:>10}\n",
+      p.pipeline > 1 ? fmt::format("a step on {}, stage {}", machine.name, t.stage) : "a step on " + machine.name,
+      "time", "share");
+  for (const auto& part : plan::step_time_parts)
+    if (t.*part.seconds > 0) out += row(part.name, t.*part.seconds);
+  out += row("all", t.seconds);
+  out += fmt::format("  between {} and {}, {} of all ranks\n", plan::step_seconds_text(step.low),
+                     plan::step_seconds_text(step.high), base::count_rate_text(tokens_of(p) / t.seconds, "tokens"));
+  const double device = plan::device_flops(p, t.seconds), model = plan::device_model_flops(p, t.seconds);
+  const double peak = base::is_narrow(p.dtype) && machine.flops_16bit > 0 ? machine.flops_16bit : machine.flops_32bit;
+  out += fmt::format("  {} a device, {} without what is recomputed", base::rate_text(device, "FLOP/s"),
+                     base::rate_text(model, "FLOP/s"));
+  if (peak > 0) out += fmt::format(" ({:.0f} % of its peak)", 100 * model / peak);
+  return out + "\n";
+}
+
+double steps_until(const std::string& until, const plan::Plan& p) {
+  if (until.empty()) return 0;
+  const auto refuse = [&] {
+    throw base::UsageError(fmt::format("--until {} is neither tokens=N nor steps=N", base::one_line(until)),
+                           "--until tokens=1e12");
+  };
+  const auto equals = until.find('=');
+  if (equals == std::string::npos) refuse();
+  const auto what = until.substr(0, equals), number = until.substr(equals + 1);
+  double n = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
+  if (error != std::errc() || end != number.data() + number.size() || !(n > 0) || !std::isfinite(n)) refuse();
+  if (what == "steps") return n;
+  if (what != "tokens") refuse();
+  return std::ceil(n / tokens_of(p));
+}
+
+std::string until_text(double steps, double step_seconds, const plan::Plan& p, const plan::Machine& machine) {
+  const double hours = steps * step_seconds / 3600, ranks = p.topology.world(),
+               nodes = std::ceil(ranks / machine.devices_per_node);
+  auto out =
+      fmt::format("{} steps: {:.4g} h, {:.4g} node-hours", base::count_text(std::llround(steps)), hours, hours * nodes);
+  if (machine.device_power > 0)
+    out +=
+        fmt::format(", {} of the devices", base::rate_text(steps * step_seconds * machine.device_power * ranks, "J"));
+  return out;
+}
+
+}  // namespace trainyard::tools

@@ -1,0 +1,159 @@
+// Searches, and tables of what they found.
+#include "tools/partition-model/search.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/log.h"
+#include "libtrain/base/text.h"
+#include "libtrain/plan/layout_text.h"
+#include "tools/common/table.h"
+#include "tools/partition-model/machine_step.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace trainyard::tools {
+
+namespace {
+
+double tokens_a_second(const plan::FoundPlan& found) {
+  return static_cast<double>(found.plan.global_batch) * static_cast<double>(found.plan.sequence) / found.time.seconds;
+}
+
+// FLOPs are those of the model, without what is recomputed.
+double flops_of(const plan::FoundPlan& found) { return plan::device_model_flops(found.plan, found.time.seconds); }
+
+std::string name_of_layout(const plan::FoundPlan& found) {
+  const auto text = plan::layout_text(found.plan);
+  return text.empty() ? "(all defaults)" : text;
+}
+
+nlohmann::ordered_json json_of(const plan::FoundPlan& found) {
+  nlohmann::ordered_json parts = nlohmann::ordered_json::object();
+  for (const auto& part : plan::step_time_parts) parts[part.key] = found.time.*part.seconds;
+  return {{"layout", plan::layout_text(found.plan)},
+          {"ranks", found.plan.topology.world()},
+          {"step_seconds", found.time.seconds},
+          {"parts", parts},
+          {"rank_bytes", found.bytes},
+          {"tokens_per_second", tokens_a_second(found)},
+          {"model_flops_per_device", flops_of(found)}};
+}
+
+std::vector<std::string> row_of(const plan::FoundPlan& found) {
+  return {plan::step_seconds_text(found.time.seconds), base::rate_text(flops_of(found), "FLOP/s"),
+          base::size_text(found.bytes), name_of_layout(found)};
+}
+
+std::string counts_text(const plan::SearchCounts& c) {
+  return fmt::format(
+      "{} layouts: {} are slower than these, {} do not fit, {} are not supported, {} fit and were timed\n",
+      base::count_text(c.layouts), base::count_text(c.slower), base::count_text(c.too_large),
+      base::count_text(c.refused), base::count_text(c.timed));
+}
+
+[[noreturn]] void refuse_all(const plan::SearchOf& of, const plan::SearchResult& result) {
+  const auto& c = result.counts;
+  if (c.too_large == 0)
+    throw base::UsageError(
+        fmt::format("none of {} layouts is possible{}", base::count_text(c.layouts),
+                    result.refusal.empty() ? "" : ": " + result.refusal),
+        fmt::format("a global batch that more ranks divide: {} now", base::count_text(of.plan.global_batch)));
+  throw base::InputError(
+      fmt::format("none of {} layouts fits {} a rank on {}", base::count_text(c.layouts),
+                  base::size_text(of.limits.device_bytes), base::counted(of.plan.topology.world(), "rank")),
+      of.space.offload ? "more nodes: --fewest-nodes finds how many" : "--offload auto, or --fewest-nodes");
+}
+
+// The best layouts as a table, or a JSON object a line.
+std::string best_text(const Options& o, const plan::SearchResult& result) {
+  if (o.json) {
+    std::string out;
+    for (const auto& found : result.best) out += json_of(found).dump() + "\n";
+    return out;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& found : result.best) rows.push_back(row_of(found));
+  return table({">a step", ">a device", ">memory", "layout"}, std::move(rows)) + counts_text(result.counts);
+}
+
+std::string prices_text(const plan::SearchOf& of, double seconds) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& price : plan::shadow_prices(of))
+    rows.push_back({price.what, plan::step_seconds_text(price.seconds),
+                    fmt::format("{:+.1f} %", 100 * (price.seconds / seconds - 1))});
+  return "\n" + table({"a tenth more", ">a step", ">change"}, std::move(rows));
+}
+
+std::string fewest_text(const Options& o, const plan::SearchOf& of, plan::Plan& plan) {
+  const int most = o.nodes > 0 ? o.nodes : (1 << 20) / of.machine.devices_per_node;
+  const auto found = plan::fewest_nodes(of, most);
+  if (!found)
+    throw base::InputError(fmt::format("no number of nodes up to {} is enough", base::count_text(most)),
+                           of.space.offload ? "a smaller model" : "--offload auto, or a smaller model");
+  plan = found->found.plan;
+  if (o.json) {
+    auto json = json_of(found->found);
+    json["nodes"] = found->nodes;
+    return json.dump() + "\n";
+  }
+  return fmt::format("{} of {}: {} a step with {}, {} a rank\n", base::counted(found->nodes, "node"), of.machine.name,
+                     plan::step_seconds_text(found->found.time.seconds), name_of_layout(found->found),
+                     base::size_text(found->found.bytes));
+}
+
+std::string largest_text(const Options& o, const plan::SearchOf& of, plan::Plan& plan) {
+  const auto found = plan::largest_model(of);
+  if (!found) throw base::InputError("not even one layer fits", "--offload auto, or more nodes");
+  plan = found->plan;
+  const auto parameters = plan::parameter_count(plan.model);
+  if (o.json) {
+    auto json = json_of(*found);
+    json["layers"] = plan.model.layers, json["parameters"] = parameters;
+    return json.dump() + "\n";
+  }
+  return fmt::format("{} layers, {} parameters: {} a step with {}, {} a rank\n", base::count_text(plan.model.layers),
+                     base::count_text(parameters), plan::step_seconds_text(found->time.seconds), name_of_layout(*found),
+                     base::size_text(found->bytes));
+}
+
+}  // namespace
+
+bool searches(const Options& o) { return o.search || !o.why_not.empty() || o.fewest_nodes || o.largest_model; }
+
+plan::SearchSpace space_of(const Options& o, const ConfigFlags& flags) {
+  plan::SearchSpace space;
+  for (const auto& setting : plan::search_settings())
+    if (flags.given(setting.name)) space.*setting.free = false;
+  space.recompute |= o.recompute_auto;
+  space.offload = o.offload_auto;
+  return space;
+}
+
+std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& plan) {
+  if (o.fewest_nodes) return fewest_text(o, of, plan);
+  if (o.largest_model) return largest_text(o, of, plan);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto result = plan::search(of);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (result.best.empty()) refuse_all(of, result);
+  const auto& best = result.best.front();
+  base::log_info("{} layouts searched in {}", base::count_text(result.counts.layouts),
+                 base::duration_text(took.count()));
+  if (!o.why_not.empty()) {
+    plan = plan::with_layout(of.plan, o.why_not, "--why-not");
+    const auto text = plan::why_not(of, plan, best);
+    plan = best.plan;
+    return text + "\n";
+  }
+  plan = best.plan;
+  auto out = best_text(o, result);
+  if (o.json) return out;
+  if (const double steps = steps_until(o.until, plan); steps > 0)
+    out += until_text(steps, best.time.seconds, plan, of.machine) + "\n";
+  if (o.shadow_prices) out += prices_text(of, best.time.seconds);
+  return out;
+}
+
+}  // namespace trainyard::tools
