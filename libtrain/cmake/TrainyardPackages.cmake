@@ -183,13 +183,19 @@ function(train_test path)
   endif()
 endfunction()
 
-# train_test_on_gpu(PACKAGE/NAME FILTER): two more entries for a test of train_test that can compute on a GPU (TRAINYARD_TEST_DEVICE): PACKAGE/NAME.gpu on the emulated module,
-# which is slow, so only what FILTER names; PACKAGE/NAME.device on the CUDA module.
+# train_test_on_gpu(PACKAGE/NAME FILTER [NIGHT]): two more entries for a test of train_test that can compute on a GPU (TRAINYARD_TEST_DEVICE): PACKAGE/NAME.gpu on the emulated module,
+# which is slow, so only what FILTER names; PACKAGE/NAME.device on the CUDA module. With NIGHT the nightly has PACKAGE/NAME.gpu_night, what that filter names.
 function(train_test_on_gpu path filter)
   string(REPLACE "/" "_" target "${path}")
   add_dependencies(test_${target} trainyard_emulated)
   add_test(NAME ${path}.gpu COMMAND test_${target} --gtest_filter=${filter})
-  set_tests_properties(${path}.gpu PROPERTIES TIMEOUT 600 ENVIRONMENT "TRAINYARD_TEST_DEVICE=cuda;TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_EMULATED_GPUS=1")
+  set(entries ${path}.gpu)
+  if(ARGN)
+    add_test(NAME ${path}.gpu_night COMMAND test_${target} --gtest_filter=${ARGN})
+    set_tests_properties(${path}.gpu_night PROPERTIES LABELS nightly)
+    list(APPEND entries ${path}.gpu_night)
+  endif()
+  set_tests_properties(${entries} PROPERTIES TIMEOUT 600 ENVIRONMENT "TRAINYARD_TEST_DEVICE=cuda;TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_EMULATED_GPUS=1")
   if(TARGET trainyard_cuda)
     add_test(NAME ${path}.device COMMAND test_${target})
     set_tests_properties(${path}.device PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS gpu RUN_SERIAL TRUE ENVIRONMENT "TRAINYARD_TEST_DEVICE=cuda")

@@ -93,7 +93,7 @@ TEST(Evaluate, StagesSayWhatOneRankSays) {
       ASSERT_EQ(one.sequences, 37);
       const auto same = [&](const ParallelLayout& layout) {
         const bool of_f32 = (layout.pipeline + layout.tensor + layout.zero) % 2 == 0;
-        if (!testing::at_night() && of_f32 != (dtype == base::DType::f32)) return;
+        if (!trainyard::testing::at_night() && of_f32 != (dtype == base::DType::f32)) return;
         EXPECT_EQ(all_of(evaluate(e, layout)), all_of(one)) << name_of(layout);
       };
       for (const int stages : {1, 2, 3, 4})
