@@ -183,13 +183,19 @@ function(train_test path)
   endif()
 endfunction()
 
-# train_test_on_gpu(PACKAGE/NAME FILTER): two more entries for a test of train_test that can compute on a GPU (TRAINYARD_TEST_DEVICE): PACKAGE/NAME.gpu on the emulated module,
-# which is slow, so only what FILTER names; PACKAGE/NAME.device on the CUDA module.
+# train_test_on_gpu(PACKAGE/NAME FILTER [NIGHT]): two more entries for a test of train_test that can compute on a GPU (TRAINYARD_TEST_DEVICE): PACKAGE/NAME.gpu on the emulated module,
+# which is slow, so only what FILTER names; PACKAGE/NAME.device on the CUDA module. With NIGHT the nightly has PACKAGE/NAME.gpu_night, what that filter names.
 function(train_test_on_gpu path filter)
   string(REPLACE "/" "_" target "${path}")
   add_dependencies(test_${target} trainyard_emulated)
   add_test(NAME ${path}.gpu COMMAND test_${target} --gtest_filter=${filter})
-  set_tests_properties(${path}.gpu PROPERTIES TIMEOUT 600 ENVIRONMENT "TRAINYARD_TEST_DEVICE=cuda;TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_EMULATED_GPUS=1")
+  set(entries ${path}.gpu)
+  if(ARGN)
+    add_test(NAME ${path}.gpu_night COMMAND test_${target} --gtest_filter=${ARGN})
+    set_tests_properties(${path}.gpu_night PROPERTIES LABELS nightly)
+    list(APPEND entries ${path}.gpu_night)
+  endif()
+  set_tests_properties(${entries} PROPERTIES TIMEOUT 600 ENVIRONMENT "TRAINYARD_TEST_DEVICE=cuda;TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_EMULATED_GPUS=1")
   if(TARGET trainyard_cuda)
     add_test(NAME ${path}.device COMMAND test_${target})
     set_tests_properties(${path}.device PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS gpu RUN_SERIAL TRUE ENVIRONMENT "TRAINYARD_TEST_DEVICE=cuda")
@@ -197,8 +203,8 @@ function(train_test_on_gpu path filter)
 endfunction()
 
 # train_gpu_test(PACKAGE/NAME [LIBRARIES ...] [IN_OTHER_ORDERS FILTER]): a test with a main of its own that ends with 77 where there is no GPU. Entries: PACKAGE/NAME, PACKAGE/NAME.late and
-# PACKAGE/NAME.mixed on the emulated module (tests/emulated/stream.h), on every machine, and PACKAGE/NAME.device on the CUDA module. With IN_OTHER_ORDERS, .late and .mixed run what FILTER
-# names, and the nightly the whole.
+# PACKAGE/NAME.mixed on the emulated module (tests/emulated/stream.h), on every machine, and PACKAGE/NAME.device on the CUDA module. With IN_OTHER_ORDERS, .late and .mixed share what FILTER
+# names: one has each first case, the other each second, because a forgotten wait changes the bits of several cases. The nightly has the whole in both orders.
 function(train_gpu_test path)
   cmake_parse_arguments(G "" "TIMEOUT;IN_OTHER_ORDERS" "RANKS;LIBRARIES;ENVIRONMENT;LABELS;SOURCES" ${ARGN})
   set(of_test ${ARGN})
@@ -213,18 +219,23 @@ function(train_gpu_test path)
   set_tests_properties(${entries} PROPERTIES ENVIRONMENT
     "TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_NCCL_LIBRARY=$<TARGET_FILE:trainyard_standin_nccl>;TRAINYARD_EMULATED_GPUS=8;${TRAINYARD_MPI_ENVIRONMENT}")
   if(NOT G_RANKS)   # and in other orders that CUDA allows; the stand-in for NCCL has none of its own
+    set(turn 0)
     foreach(order late mixed)
       set(in_order ${path}.${order})
+      set(shared)
       if(NOT G_IN_OTHER_ORDERS)
         add_test(NAME ${path}.${order} COMMAND test_${target})
       else()
         add_test(NAME ${path}.${order} COMMAND test_${target} --gtest_filter=${G_IN_OTHER_ORDERS})
+        set(shared ";GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${turn}")
         add_test(NAME ${path}.${order}_whole COMMAND test_${target})
         set_tests_properties(${path}.${order}_whole PROPERTIES LABELS nightly)
         list(APPEND in_order ${path}.${order}_whole)
       endif()
-      set_tests_properties(${in_order} PROPERTIES TIMEOUT 600
-        ENVIRONMENT "TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_EMULATED_GPUS=8;TRAINYARD_EMULATED_ORDER=${order}")
+      set(in_environment "TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_EMULATED_GPUS=8;TRAINYARD_EMULATED_ORDER=${order}")
+      set_tests_properties(${in_order} PROPERTIES TIMEOUT 600 ENVIRONMENT "${in_environment}")
+      set_tests_properties(${path}.${order} PROPERTIES ENVIRONMENT "${in_environment}${shared}")
+      math(EXPR turn "${turn} + 1")
     endforeach()
   endif()
   if(TARGET trainyard_cuda)

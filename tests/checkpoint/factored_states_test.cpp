@@ -3,6 +3,7 @@
 #include "tests/checkpoint/dealt_out.h"
 #include "tests/checkpoint/reshard_files.h"
 #include "tests/checkpoint/stages.h"
+#include "tests/night.h"
 
 #include "libtrain/checkpoint/average.h"
 #include "libtrain/checkpoint/compare.h"
@@ -151,9 +152,13 @@ TEST(FactoredStates, OfEachParameterHaveOneRank) {
   }
 }
 
+// By day a checkpoint has one of the dtypes.
 TEST(FactoredStates, AreReadOnAnyLayout) {
-  for (const auto dtype : {DType::f32, DType::bf16})
-    for (const auto& layout : layouts()) {
+  const auto all = layouts();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      if (!trainyard::testing::at_night() && (dtype == DType::bf16) != (i % 2 == 1)) continue;
+      const auto& layout = all[i];
       Scratch scratch;
       const auto folder = layout.save(scratch.path, dtype);
       checkpoint::Reader reader(folder);
@@ -164,7 +169,7 @@ TEST(FactoredStates, AreReadOnAnyLayout) {
         rows += p.shape[0], columns += p.shape.size() > 1 ? p.shape[1] : 1;
       EXPECT_EQ(bytes_of(folder, row_var), 4 * rows) << layout.text();
       EXPECT_EQ(bytes_of(folder, column_var), 4 * columns) << layout.text();
-      for (const auto& other : layouts()) {
+      for (const auto& other : all) {
         if (other.model.name != layout.model.name) continue;
         EXPECT_EQ(differences(reader, other.topology(), other.grid.stages()), 0)
             << layout.text() << " on " << other.text();
@@ -172,7 +177,7 @@ TEST(FactoredStates, AreReadOnAnyLayout) {
     }
 }
 
-// There and back: each has the files of a save on those ranks.
+// There and back: each has the files of a save on those ranks. By day some go only from one to the next.
 TEST(FactoredStates, AreReshardedToTheFilesOfASave) {
   std::map<std::string, std::string> saved;  // by layout
   Scratch scratch;
@@ -183,6 +188,7 @@ TEST(FactoredStates, AreReshardedToTheFilesOfASave) {
     for (const auto& to : all) {
       const bool one_rank = from.topology().world() == 1 || to.topology().world() == 1, next = &to == &from + 1;
       if (from.model.name != to.model.name || !(one_rank || next)) continue;
+      if (!trainyard::testing::at_night() && !next && (&to - &from) % 2 != 0) continue;
       const auto made = scratch.path + "/made";
       fs::remove_all(made);
       checkpoint::ReshardOptions options;

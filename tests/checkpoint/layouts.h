@@ -43,9 +43,10 @@ struct LayoutRank {
       auto& values = memory.emplace_back(static_cast<std::size_t>(elements), 0.0f);
       for (const auto& stored : boxes) {
         const auto& p = parameters[static_cast<std::size_t>(stored.tensor)];
+        const ValuesOf value(kind, p.name, s.dtype);
         checkpoint::for_each_run(p.shape, stored, stored.box, [&](const checkpoint::Run& run) {
           for (std::int64_t i = 0; i < run.count; ++i)
-            values[static_cast<std::size_t>(run.at + i)] = value(kind, p.name, run.element + i, s.dtype);
+            values[static_cast<std::size_t>(run.at + i)] = value(run.element + i);
         });
       }
       auto view = base::View::of(values.data(), {elements});

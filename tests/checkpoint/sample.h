@@ -95,18 +95,30 @@ inline float rounded(float x, base::DType dtype) {
 
 // Any bits but NaN. A narrow value is exactly representable: a model's, and those of states whose names begin with
 // "bf16". States of other optimizers have values of their own.
+class ValuesOf {  // of one tensor: its kind and name are hashed once
+ public:
+  ValuesOf(const checkpoint::Kind& kind, const std::string& name, base::DType working) {
+    const auto& kinds = all_kinds();
+    auto number = static_cast<std::uint64_t>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+    if (number == kinds.size()) number += kind.name().size();
+    hash_ += number;
+    for (char c : name) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+    if (kind.is_state() && kind.name().starts_with("bf16")) dtype_ = base::DType::bf16;
+    else if (kind == checkpoint::Kind::model) dtype_ = working;
+  }
+  float operator()(std::int64_t index) const {
+    auto h = (hash_ ^ static_cast<std::uint64_t>(index)) * 0x9E3779B97F4A7C15ull;
+    h ^= h >> 29;
+    h *= 0xBF58476D1CE4E5B9ull;
+    return rounded(static_cast<float>(static_cast<double>(h >> 11) * 0x1p-53 - 0.5), dtype_);
+  }
+
+ private:
+  std::uint64_t hash_ = 1469598103934665603ull;
+  base::DType dtype_ = base::DType::f32;
+};
 inline float value(const checkpoint::Kind& kind, const std::string& name, std::int64_t index, base::DType working) {
-  const auto& kinds = all_kinds();
-  auto number = static_cast<std::uint64_t>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
-  if (number == kinds.size()) number += kind.name().size();
-  std::uint64_t h = 1469598103934665603ull + number;
-  for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  h = (h ^ static_cast<std::uint64_t>(index)) * 0x9E3779B97F4A7C15ull;
-  h ^= h >> 29;
-  h *= 0xBF58476D1CE4E5B9ull;
-  const auto x = static_cast<float>(static_cast<double>(h >> 11) * 0x1p-53 - 0.5);
-  if (kind.is_state() && kind.name().starts_with("bf16")) return rounded(x, base::DType::bf16);
-  return kind == checkpoint::Kind::model ? rounded(x, working) : x;
+  return ValuesOf(kind, name, working)(index);
 }
 
 inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dtype, std::int64_t step) {
@@ -153,7 +165,8 @@ inline std::vector<float> values_of(const checkpoint::RunState& s, const checkpo
   std::vector<float> out;
   std::int64_t count = 1;
   for (const auto dim : dims_of(s.optimizer, kind, parameter)) count *= dim;
-  for (std::int64_t i = 0; i < count; ++i) out.push_back(value(kind, name, i, s.dtype));
+  const ValuesOf value(kind, name, s.dtype);
+  for (std::int64_t i = 0; i < count; ++i) out.push_back(value(i));
   return out;
 }
 
@@ -191,13 +204,14 @@ inline HeldFlatGroup held_flat_group(const checkpoint::RunState& s, checkpoint::
             shards = data / neighbours;  // neighbouring ranks hold other experts
   for (std::size_t p = 0; p < flat_group.parameters.size(); ++p) {
     const auto& parameter = flat_group.parameters[p];
+    const ValuesOf value(kind, parameter.name, s.dtype);
     const auto rows = parameter.stored[0], cols = parameter.stored.size() > 1 ? parameter.stored[1] : 1;
     while (held.values.size() % 16 != 0) held.values.push_back(0), held.of.push_back(-1);
     held.begins.push_back(parameter.sharded && at > 0 ? -1 : std::ssize(held.values));
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < cols; ++c) {
         if (parameter.sharded && (parameter.sharded->dim == 0 ? r * tensor / rows : c * tensor / cols) != at) continue;
-        held.values.push_back(r < parameter.shape[0] ? value(kind, parameter.name, r * cols + c, s.dtype) : 0);
+        held.values.push_back(r < parameter.shape[0] ? value(r * cols + c) : 0);
         held.of.push_back(static_cast<int>(p));
       }
   }

@@ -5,6 +5,7 @@
 #include "libtrain/engine/setup.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -103,7 +104,8 @@ TEST(BatchRamp, SameBitsWithLocalAccumulationExpertsAndOtherDtypes) {
     expect_same(config(runs, dtype), {{.ranks = 1, .dtype = dtype}, {.ranks = 3, .zero = 2, .dtype = dtype}});
 }
 
-// The oracle: a run with a constant batch of that size, from the same checkpoint.
+// The oracle: a run with a constant batch of that size, from the same checkpoint. By day each layout has half of the
+// steps.
 TEST(BatchRamp, EachStepIsThatOfAConstantBatch) {
   SmallRun runs;
   for (const ParallelLayout& layout :
@@ -118,6 +120,7 @@ TEST(BatchRamp, EachStepIsThatOfAConstantBatch) {
     for (std::size_t step = 1; step < sizes.size(); ++step) {
       samples += sizes[step - 1];
       EXPECT_EQ(expected[step - 1]["tokens_seen"].get<std::int64_t>(), samples * 32) << step;
+      if (!testing::at_night() && (step + static_cast<std::size_t>(layout.zero)) % 2 == 1) continue;
       auto alone = c;
       alone.output = c.output + fmt::format("-from-{}", step);
       alone.resume = fmt::format("{}/checkpoints/step-{:08}", c.output, step);

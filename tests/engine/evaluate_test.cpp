@@ -1,6 +1,7 @@
 // Evaluation: the bits of the validation loss that training recorded, on every layout, in the predicted memory; errors
 // that all ranks share.
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include "libtrain/base/read_file.h"
 #include "libtrain/comm/agreement.h"
@@ -75,7 +76,8 @@ TEST(Evaluate, IsTheValidationLossThatTrainingRecordedOnEveryCut) {
   }
 }
 
-// One checkpoint of a tied model and one of an untied model; pipeline stages wrote the second.
+// One checkpoint of a tied model and one of an untied model; pipeline stages wrote the second. By day a layout has one
+// of the two dtypes.
 TEST(Evaluate, StagesSayWhatOneRankSays) {
   SmallRun runs;
   for (const auto& [model, trained] : {std::pair{runs.gpt(), ParallelLayout{1}},
@@ -90,6 +92,8 @@ TEST(Evaluate, StagesSayWhatOneRankSays) {
       const auto one = evaluate(e, {});
       ASSERT_EQ(one.sequences, 37);
       const auto same = [&](const ParallelLayout& layout) {
+        const bool of_f32 = (layout.pipeline + layout.tensor + layout.zero) % 2 == 0;
+        if (!trainyard::testing::at_night() && of_f32 != (dtype == base::DType::f32)) return;
         EXPECT_EQ(all_of(evaluate(e, layout)), all_of(one)) << name_of(layout);
       };
       for (const int stages : {1, 2, 3, 4})

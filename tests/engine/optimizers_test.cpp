@@ -98,6 +98,7 @@ std::string refusal_of(const std::function<void()>& work, std::string* hint = nu
   }
 }
 
+// By day each layout has one of the two dtypes.
 TEST(Optimizers, HaveTheSameBitsOnEveryLayout) {
   SmallRun runs;
   const auto config = [&](const std::string& optimizer, const std::string& output) {
@@ -114,10 +115,13 @@ TEST(Optimizers, HaveTheSameBitsOnEveryLayout) {
         if (expected.find(fmt::format("/optimizer/{}/layers.00.attention.q.weight", state)) != std::string::npos)
           held += std::string(held.empty() ? "" : ", ") + state;
       EXPECT_EQ(held, fmt::format("{}", fmt::join(o.states, ", "))) << o.name;
+      bool turn = dtype == std::string("f32");
       for (const auto& layout :
            {ParallelLayout{2, 0, 1, dtype}, ParallelLayout{2, 1, 2, dtype}, ParallelLayout{3, 2, 1, dtype},
             ParallelLayout{2, 3, 1, dtype, "full"}, ParallelLayout{4, 3, 1, dtype, "none", 2},
             ParallelLayout{2, 0, 1, dtype, "none", 1, false, 2}}) {
+        turn = !turn;
+        if (!testing::at_night() && turn) continue;
         auto c = config(
             o.name, fmt::format("{}-{}-{}-{}-{}", dtype, layout.ranks, layout.zero, layout.tensor, layout.pipeline));
         EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << c.output;

@@ -1,6 +1,7 @@
 // Promise 2 (libtrain/README.md) for the parts of BERT: post-norm, exact GELU, a norm of the embeddings, segments and
-// the masked head. A covering array has every triple of choices among tensor parallelism, pipeline stages and
+// the masked head. A covering array has every pair of choices among tensor parallelism, pipeline stages and
 // schedules, ZeRO stages, data parallelism, recomputation, dtypes and models. Every run has the bits of one rank.
+// --gtest_also_run_disabled_tests runs every triple.
 #include "tests/engine/every_layout.h"
 
 #include <set>
@@ -45,14 +46,16 @@ engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::str
   return c;
 }
 
-TEST(SameBitsBert, EveryTriple) {
+void expect_every(testing::Strength strength) {
   SmallRun runs;
-  const auto expected =
-      testing::expect_every<7>(testing::Strength::triples, runs, {{3, 4, 4, 2, 3, 2, 3}, layout_of, config_of, {6}});
+  const auto expected = testing::expect_every<7>(strength, runs, {{3, 4, 4, 2, 3, 2, 3}, layout_of, config_of, {6}});
   std::set<std::string> different;
   for (const auto& [of, bits] : expected) different.insert(bits);
-  EXPECT_EQ(different.size(), 6u);
+  EXPECT_EQ(different.size(), 6u);  // models and dtypes
 }
+
+TEST(SameBitsBert, EveryPair) { expect_every(testing::Strength::pairs); }
+TEST(SameBitsBert, DISABLED_EveryTriple) { expect_every(testing::Strength::triples); }
 
 }  // namespace
 }  // namespace trainyard

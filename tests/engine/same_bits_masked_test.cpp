@@ -3,6 +3,7 @@
 // bits of one rank, also after a stop and a resume on another layout. So has an evaluation.
 #include "libtrain/engine/evaluate.h"
 #include "tests/engine/every_layout.h"
+#include "tests/night.h"
 
 namespace trainyard {
 namespace same_bits_masked_test {
@@ -69,7 +70,9 @@ double evaluated(const engine::RunConfig& trained, const ParallelLayout& layout)
 void expect_every(testing::Strength strength) {
   SmallRun runs;
   const auto config = [](SmallRun& r, const Choice& choice, const std::string& output) {
-    return config_of(r, choice[6], output);
+    auto c = config_of(r, choice[6], output);
+    c.steps = testing::by_day_or_night(2, 4);
+    return c;
   };
   const auto bits =
       testing::expect_every<7>(strength, runs, {{3, 3, 4, 2, 2, 3, 3}, layout_of, config, {6}, with_validations});

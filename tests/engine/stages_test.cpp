@@ -6,6 +6,7 @@
 #include "libtrain/engine/trainer.h"
 #include "libtrain/plan/cost/memory.h"
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -169,7 +170,7 @@ TEST(Stages, RandomCasesWithRandomDelaysEnd) {
   SmallRun runs;
   const auto base = tied(runs);
   std::map<std::int64_t, double> losses;  // by global batch
-  for (std::uint64_t n = 0; n < 200; ++n) {
+  for (std::uint64_t n = 0; n < testing::by_day_or_night<std::uint64_t>(100, 200); ++n) {
     const auto words = base::random_words(11, 4, n);
     const auto other = base::random_words(11, 5, n);
     Shape shape{1 + static_cast<int>(words[0] % 4), 1, 1 + static_cast<int>(words[1] % 3),

@@ -80,11 +80,13 @@ class Checkpoint : public ::testing::Test {
         const auto layout = plan::layout(flat_groups[u], 1);
         std::vector<float> got(static_cast<std::size_t>(layout.shard));
         reader.read_shard(kind, flat_groups[u], plan::Topology(), 0, got.data());
-        for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p)
+        for (std::size_t p = 0; p < flat_groups[u].parameters.size(); ++p) {
+          const ValuesOf value(kind, flat_groups[u].parameters[p].name, written.dtype);
           for (std::int64_t i = 0; i < flat_groups[u].parameters[p].count(); ++i)
             if (std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(layout.offsets[p] + i)]) !=
-                std::bit_cast<std::uint32_t>(value(kind, flat_groups[u].parameters[p].name, i, written.dtype)))
+                std::bit_cast<std::uint32_t>(value(i)))
               return fmt::format("another value of {}", flat_groups[u].parameters[p].name);
+        }
       }
     return "";
   }
