@@ -362,7 +362,7 @@ PredictedStep predicted_step(const StepInterval& interval, const Machine& machin
 }
 
 std::string step_seconds_text(double seconds) {
-  return seconds < 1000 ? base::rate_text(seconds, "s") : base::duration_text(seconds);
+  return seconds >= 1 && seconds < 1000 ? base::rate_text(seconds, "s") : base::duration_text(seconds);
 }
 
 double device_flops(const Plan& plan, double seconds) { return plan.flops / plan.topology.world() / seconds; }

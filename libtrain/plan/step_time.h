@@ -110,7 +110,7 @@ struct StepInterval {
 StepInterval step_interval(const Plan& plan, const Machine& machine, const Execution& execution = {});
 PredictedStep predicted_step(const StepInterval& interval, const Machine& machine);  // for a plan's file
 
-// Three digits: "34.1 s", "523 ms"; from 1,000 s on as base::duration_text.
+// Three digits: "34.1 s", "523 ms"; below 1 s and from 1,000 s on as base::duration_text.
 std::string step_seconds_text(double seconds);
 
 // FLOP/s of a device: those of a step (step_flops, or without what recomputation repeats) over all ranks and seconds.
