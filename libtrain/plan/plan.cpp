@@ -142,7 +142,7 @@ struct StageForm {
   bool first = false, last = false;
   bool operator==(const StageForm&) const = default;
 };
-StageForm form_of(const Plan& p, int stage) {
+StageForm stage_form(const Plan& p, int stage) {
   StageForm out{{}, stage == 0, stage + 1 == p.pipeline};
   for (const auto& chunk : part_of(p.model, p.stages, stage).chunks) out.items.push_back(chunk.end - chunk.begin);
   return out;
@@ -157,7 +157,7 @@ MemoryBytes largest_memory(const Plan& p) {
   std::vector<std::pair<StageForm, std::vector<int>>> known;
   for (int stage = 0; stage < p.pipeline; ++stage) {
     if (equal) {
-      auto form = form_of(p, stage);
+      auto form = stage_form(p, stage);
       auto slots = slots_of_stage(p, stage);
       const bool seen = std::any_of(known.begin(), known.end(), [&](const auto& other) {
         return other.first == form && std::equal(slots.begin(), slots.end(), other.second.begin(),

@@ -1,7 +1,7 @@
 // Branch and bound over layouts.
 #include "libtrain/plan/search.h"
 
-#include "libtrain/base/index.h"
+#include "libtrain/base/error.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/offload_choice.h"
 #include "libtrain/plan/recompute_choice.h"
@@ -123,12 +123,11 @@ class Search {
 
   void add_shape(Plan& plan) {
     if (space_.recompute) plan.recompute = undecided_recomputation(plan);
-    if (plan.partition != "uniform" && listed_parts_differ(plan)) return;
-    if (!divides_model(plan)) {
+    if (listed_parts_differ(plan)) return;
+    if (!divides_model(plan) || !set_stages(plan)) {
       ++out_.counts.layouts, ++out_.counts.refused;
       return;
     }
-    set_stages(plan);
     shapes_.push_back({plan, timer_.at_least(plan)});
   }
 
@@ -146,11 +145,18 @@ class Search {
            plan.pipeline * plan.virtual_stages <= item_count(m);
   }
 
-  void set_stages(Plan& plan) {
+  // Whether the partition makes so many stages: a pattern may match too few items.
+  bool set_stages(Plan& plan) {
     const auto key = std::tuple(plan.pipeline, plan.virtual_stages, plan.recompute.full, plan.recompute.selective);
     auto known = stages_.find(key);
-    if (known == stages_.end()) known = stages_.emplace(key, stages_of(plan)).first;
+    try {
+      if (known == stages_.end()) known = stages_.emplace(key, stages_of(plan)).first;
+    } catch (const base::UsageError& e) {
+      if (out_.refusal.empty()) out_.refusal = e.what();
+      return false;
+    }
     plan.stages = known->second;
+    return true;
   }
 
   std::vector<Plan> variants_of(const Plan& shape) const {

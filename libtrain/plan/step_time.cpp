@@ -5,6 +5,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/activation_use.h"
 #include "libtrain/plan/cost/activations.h"
@@ -28,7 +29,7 @@ struct PassSeconds {
   double all() const { return products + attention + kernels; }
 };
 
-PassSeconds seconds_of(const PassWork& work, const Machine& machine, base::DType dtype) {
+PassSeconds pass_seconds(const PassWork& work, const Machine& machine, base::DType dtype) {
   PassSeconds out;
   for (const auto& p : work.products) out.products += product_seconds(machine, p, dtype);
   for (const auto& p : work.attention) out.attention += attention_seconds(machine, p, dtype);
@@ -45,7 +46,7 @@ std::size_t index_of(Recompute r) {
 
 [[noreturn]] void refuse_unknown(const Machine& m, const char* rate, const char* what) {
   throw base::InputError(fmt::format("the machine {} has no {}, which {} needs", m.name, rate, what),
-                         "add it to a file of your own: --machine FILE.toml");
+                         base::text("add it to a file of your own: $machine FILE.toml"));
 }
 
 // Collectives of a rank of the stage outside of layers, in a step: gathers for every micro-batch, reductions, and
@@ -72,6 +73,7 @@ DataSeconds data_seconds(const Plan& plan, const Machine& machine, int stage, bo
 }
 
 // Of what the update of a stage reads and writes: in the memory of the rank, and elsewhere by its host.
+constexpr double bytes_of_core = 17e9;  // a second, that AdamW reads and writes on one core (bench/RESULTS.md)
 struct UpdateSeconds {
   double here = 0, on_host = 0;
 };
@@ -91,8 +93,10 @@ UpdateSeconds update_seconds(const Plan& plan, const Machine& machine, int stage
   if (elsewhere == 0) return out;
   const bool gpu = machine.device == base::DeviceKind::cuda;
   if (gpu && machine.host_bandwidth <= 0) refuse_unknown(machine, "host-bandwidth", "an update on the host");
-  const double rate = gpu ? machine.host_bandwidth / machine.devices_per_node : machine.memory_bandwidth;
-  out.on_host = elsewhere / (rate * machine.memory_share);
+  double of_host = machine.host_bandwidth * machine.memory_share;
+  if (machine.cores > 0) of_host = std::min(of_host, machine.cores * bytes_of_core);
+  const double rate = gpu ? of_host / machine.devices_per_node : machine.memory_bandwidth * machine.memory_share;
+  out.on_host = elsewhere / rate;
   return out;
 }
 
@@ -158,7 +162,7 @@ StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment
   const auto shape = plan.micro();
   const auto work = s.kind->work(s.model, shape, execution_.attention);
   const auto pass = [&](const PassWork& of, double share, double& seconds) {
-    const auto each = seconds_of(of, machine_, plan.dtype);
+    const auto each = pass_seconds(of, machine_, plan.dtype);
     out.products += share * each.products, out.attention += share * each.attention;
     out.kernels += share * each.kernels, seconds += share * each.all();
   };

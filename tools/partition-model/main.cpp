@@ -276,6 +276,7 @@ int main(int argc, char** argv) {
                  "what the ranks run on: predict the time of a step. One of " +
                      base::listed(plan::machine_names(), "or") + ", or a TOML file")
       ->group("Time");
+  app.add_flag("--show-machine", o.show_machine, "print the machine's file, to change a copy of it")->group("Time");
   app.add_option("--nodes", o.nodes, "nodes of the machine, in place of --ranks; default: one")
       ->check(in_range(ranges::ranks))
       ->group("Time");
@@ -290,7 +291,8 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->group("Search");
   app.add_option("--why-not", o.why_not, "why this layout is not the best: tensor-parallel=2,zero=3")->group("Search");
-  app.add_flag("--fewest-nodes", o.fewest_nodes, "the fewest nodes on which some layout fits")->group("Search");
+  app.add_flag("--fewest-nodes", o.fewest_nodes, "the fewest nodes, up to --nodes, on which some layout fits")
+      ->group("Search");
   app.add_flag("--largest-model", o.largest_model, "the most layers like the model's that fit")->group("Search");
   app.add_flag("--shadow-prices", o.shadow_prices, "with --search: what a tenth more of the machine would give")
       ->group("Search");
@@ -313,6 +315,12 @@ int main(int argc, char** argv) {
       throw base::UsageError(
           fmt::format("{} prints what does not belong in a plan", o.profile.empty() ? "--offload-dir" : "--profile"),
           "leave out --output -, or name a file: --output plan.json");
+    if (o.show_machine) {
+      if (o.machine.empty())
+        throw base::UsageError("--show-machine shows a machine, and none is named", "--machine dgx-a100-80");
+      tools::print(plan::machine_text(o.machine));
+      return base::ExitCode::done;
+    }
     const auto set = facts_of(o.data);
     const auto machine = tools::machine_of(o, p, flags, app.count("--ranks") > 0);
     if (!o.host_memory.empty() && p.device == base::DeviceKind::cpu)
@@ -323,23 +331,21 @@ int main(int argc, char** argv) {
     if (!o.assume.empty() && !o.output.empty())
       throw base::UsageError("--assume predicts another program, and --output writes a plan for train",
                              "leave one of them out");
+    tools::require_one_question(o);
     const bool search = tools::searches(o);
     if (search && p.global_batch == 0)
       throw base::UsageError("a search compares layouts of one global batch, and none is given", "--global-batch 512");
     auto plan = decide(p, o, set);
     if (search) {
-      tools::print(tools::search_text(o,
-                                      {plan,
-                                       tools::space_of(o, flags),
-                                       {plan.device_memory, host_memory_of(o), static_cast<std::size_t>(o.top)},
-                                       *machine,
-                                       execution,
-                                       kernels},
-                                      plan));
-      if (o.output.empty()) return base::ExitCode::done;
-      plan::predict(plan);
-      plan.step = plan::predicted_step(plan::step_interval(plan, *machine, execution), *machine);
-      write_plan(plan::to_json(plan), o);
+      const plan::SearchLimits limits{plan.device_memory, host_memory_of(o), static_cast<std::size_t>(o.top)};
+      const plan::SearchOf of{plan, tools::space_of(o, flags), limits, *machine, execution, kernels};
+      const auto found = tools::search_text(o, of, plan);
+      if (!o.output.empty()) {
+        plan::predict(plan);
+        plan.step = plan::predicted_step(plan::step_interval(plan, *machine, execution), *machine);
+      }
+      if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);
+      tools::print(o.output == "-" ? plan::to_json(plan) : found);
       return base::ExitCode::done;
     }
     refuse(plan::decision_problems(plan, {}, kernels), base::ExitCode::usage);

@@ -14,7 +14,7 @@ struct Options {
   // of machines and times
   std::string machine, assume, until, why_not;
   int nodes = 0, top = 10;
-  bool search = false, fewest_nodes = false, largest_model = false, shadow_prices = false;
+  bool search = false, fewest_nodes = false, largest_model = false, shadow_prices = false, show_machine = false;
 };
 
 }  // namespace trainyard::tools

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <utility>
 
 namespace trainyard::tools {
 
@@ -131,11 +132,41 @@ plan::SearchSpace space_of(const Options& o, const ConfigFlags& flags) {
   return space;
 }
 
+void require_one_question(const Options& o) {
+  const auto at_once = [](const char* one, const char* other) {
+    throw base::UsageError(fmt::format("{} and {} ask for searches of their own", one, other), "one after the other");
+  };
+  const char* before = nullptr;
+  for (const auto& [asked, flag] :
+       {std::pair{o.search, "--search"}, std::pair{!o.why_not.empty(), "--why-not"},
+        std::pair{o.fewest_nodes, "--fewest-nodes"}, std::pair{o.largest_model, "--largest-model"}}) {
+    if (asked && before != nullptr) at_once(before, flag);
+    if (asked) before = flag;
+  }
+  const auto need = [&](bool given, const char* flag) {
+    if (given && !o.search)
+      throw base::UsageError(fmt::format("{} needs --search", flag), fmt::format("--search {}", flag));
+  };
+  need(o.shadow_prices, "--shadow-prices");
+  const auto leave_out = [&](bool given, const char* flag) {
+    if (given && before != nullptr)
+      throw base::UsageError(fmt::format("{} says more about one layout, and {} compares layouts", flag, before),
+                             fmt::format("leave {} out here, and give it with the layout that you choose", flag));
+  };
+  leave_out(!o.profile.empty(), "--profile"), leave_out(!o.offload_dir.empty(), "--offload-dir");
+  leave_out(o.bytes, "--bytes");
+  if (!o.until.empty() && before != nullptr && !o.search)
+    throw base::UsageError(fmt::format("--until says how long one layout takes, and {} is given", before),
+                           "--search --until tokens=1e12");
+}
+
 std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& plan) {
   if (o.fewest_nodes) return fewest_text(o, of, plan);
   if (o.largest_model) return largest_text(o, of, plan);
+  auto asked = of;
+  if (!o.why_not.empty()) asked.limits.top = 1;
   const auto begin = std::chrono::steady_clock::now();
-  const auto result = plan::search(of);
+  const auto result = plan::search(asked);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   if (result.best.empty()) refuse_all(of, result);
   const auto& best = result.best.front();

@@ -12,6 +12,9 @@ namespace trainyard::tools {
 // What flags leave open is free.
 plan::SearchSpace space_of(const Options& options, const ConfigFlags& flags);
 
+// UsageError where flags contradict one another or would be ignored.
+void require_one_question(const Options& options);
+
 // Whether one of the flags asks for a search: its product is then a table of layouts, not of one plan.
 bool searches(const Options& options);
 

@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/machine/machine_texts.h"
 
@@ -102,7 +103,7 @@ void require_links(const Machine& m, int ranks) {
     if (rate <= 0)
       throw base::UsageError(
           fmt::format("the machine {} has no {}, which {} need", m.name, what, base::counted(ranks, "rank")),
-          "add it to a file of your own: --machine FILE.toml");
+          base::text("add it to a file of your own: $machine FILE.toml"));
   };
   if (ranks > 1 && m.devices_per_node > 1) need(m.link_bandwidth, "link-bandwidth");
   if (ranks > m.devices_per_node) need(m.network_bandwidth, "network-bandwidth");
