@@ -183,7 +183,7 @@ class Search {
       return;
     }
     // Without recomputation it takes least time, so what is slower then needs no memory.
-    if (timer_.time(plan).seconds >= worst()) {
+    if (timer_.passes(plan) >= worst() || timer_.time(plan).seconds >= worst()) {
       ++out_.counts.slower;
       return;
     }

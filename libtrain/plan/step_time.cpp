@@ -314,6 +314,8 @@ StepTime StepTimer::time(const Plan& plan) {
   return out;
 }
 
+double StepTimer::passes(const Plan& plan) { return run_seconds(plan, parts(plan)); }
+
 // Before a stage's first forward every stage before has one. Behind its last backward each has one as well, unless
 // weight gradients come last.
 double StepTimer::at_least(const Plan& plan) {

@@ -65,8 +65,10 @@ class StepTimer {
 
   // plan.stages is set; nothing else predicted is read. InputError, if the machine lacks a rate that the plan needs.
   StepTime time(const Plan& plan);
-  // No step of the plan is shorter. Takes a fraction of the time.
+  // No step of the plan is shorter. at_least takes a fraction of the time. passes is nearer: what the passes of all
+  // stages take, with the waiting for one another.
   double at_least(const Plan& plan);
+  double passes(const Plan& plan);
 
  private:
   // Of one micro-batch in one block on one rank, in two sums of the same seconds: by pass, and by what takes them.
