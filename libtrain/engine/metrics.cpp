@@ -124,6 +124,7 @@ std::string to_json_line(const StepMetrics& m) {
   j["tokens_per_second"] = m.tokens_per_second;
   j["model_flops_per_second"] = m.model_flops_per_second;
   j["step_seconds"] = m.step_seconds;
+  if (m.predicted_step_seconds) j["predicted_step_seconds"] = *m.predicted_step_seconds;
   j["compute_seconds"] = m.compute_seconds;
   j["communication_seconds"] = m.communication_seconds;
   j["hidden_communication_seconds"] = m.hidden_communication_seconds;

@@ -41,6 +41,7 @@ struct StepMetrics {
   std::string outlier;
   double outlier_limit = 0;
   std::optional<double> disk_wait_seconds;  // that a rank was blocked on its disk, the longest; if states lie there
+  std::optional<double> predicted_step_seconds;  // by the plan's file, if it predicts this run's steps (step_watch.h)
 };
 
 std::string to_json_line(const StepMetrics& m);  // loss and norm with all their digits

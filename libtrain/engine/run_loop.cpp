@@ -59,7 +59,7 @@ RunLoop::RunLoop(const RunContext& run)
                run.world.reduction_position(),
                plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_), gate_watch_(run.setup.plan.model),
-      disk_watch_(disk_wait_of(trainer_)) {}
+      disk_watch_(disk_wait_of(trainer_)), step_watch_(prediction_for(config_.from_plan.as_read, run.setup.plan)) {}
 
 RunLoop::~RunLoop() {
   if (run_.watchdog) run_.watchdog->ask_what_is_done({});
@@ -130,6 +130,7 @@ RunResult RunLoop::go() {
                      {result.memory_report, result.traffic_report, result.disk_report, result.link_report},
                      (run_.setup.choices.empty() ? "" : run_.setup.choices + "\n") +
                          (result.disk_rates.empty() ? "" : result.disk_rates + "\n") +
+                         (step_watch_.text().empty() ? "" : step_watch_.text() + "\n") +
                          reading_text(run_.setup, step_, progress().samples_seen));
       if (trace_) trace_->write();
     });
@@ -215,7 +216,9 @@ bool RunLoop::finish_step(RunResult& result) {
   const bool stop = agree(outcome, disk_wait, m);
   m.save_seconds = saving_->take_save_seconds();
   if (run_.world.rank == 0) {
+    const auto unlike_plan = step_watch_.look(m, sequences == run_.setup.plan.global_batch);
     metrics_->write(m);
+    if (!unlike_plan.empty()) base::log_warning("{}", unlike_plan);
     if (skipped)
       base::log_warning("step {} is skipped: {}; weights and states stay as they were", m.step, skip_sentence(outcome));
     else if (const auto warning = loss_watch_.look(m.loss); !warning.empty()) base::log_warning("{}", warning);

@@ -13,6 +13,7 @@
 #include "libtrain/engine/run_trace.h"
 #include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/step_profile.h"
+#include "libtrain/engine/step_watch.h"
 #include "libtrain/engine/trainer.h"
 
 #include <atomic>
@@ -72,6 +73,7 @@ class RunLoop {
   GateWatch gate_watch_;                // used on rank 0 only
   LossWatch loss_watch_;
   DiskWatch disk_watch_;
+  StepWatch step_watch_;  // used on rank 0 only
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
   std::atomic<const char*> files_{nullptr};  // what patiently() does; read by the watchdog
