@@ -102,7 +102,8 @@ void record_stages(nlohmann::json& plan, const NewLayout& layout, const plan::St
     if (usual) plan.erase(key);
     else plan[key] = value;
   };
-  plan.erase("offload");  // each start decides where states lie
+  plan.erase("offload");                       // each start decides where states lie
+  if (!layout.plan) plan.erase("zero_group");  // and which ranks gather weights
   if (!says(plan, stages)) {
     const int chunks = stages.chunks();
     set_or_leave_out("pipeline", stages.stages, stages.stages == 1);

@@ -69,6 +69,38 @@ TEST(SameBits, AnyLocalAccumulation) {
   }
 }
 
+// Zero groups of all kinds against one rank and against ZeRO 3 over all ranks: f32 and bf16, tensor and sequence
+// parallelism, pipeline stages, a tied table that two stages hold, accumulation depth and breadth first, validations.
+// They send and take what the plan says.
+TEST(SameBits, ZeroGroups) {
+  SmallRun runs;
+  struct Case {
+    int ranks, group, tensor = 1, pipeline = 1;
+    bool breadth = false;
+    std::string recompute = "none";
+  };
+  const std::vector<Case> cases = {{4, 2},       {6, 3},      {6, 2, 1, 1, true}, {8, 4, 1, 1, false, "full"},
+                                   {8, 2, 2, 1}, {8, 2, 1, 2}};
+  for (const char* dtype : {"f32", "bf16"}) {
+    auto config = runs.config(fmt::format("zero-groups-{}", dtype));
+    config.steps = 4, config.validate_every = 2, config.validation_sequences = 5;
+    const auto expected = runs.bits(config, runs.run(config, {1, 0, 1, dtype}));
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const auto& of = cases[i];
+      ParallelLayout layout{.ranks = of.ranks, .zero = 3, .dtype = dtype, .recompute = of.recompute};
+      layout.tensor = of.tensor, layout.sequence_parallel = of.tensor > 1, layout.pipeline = of.pipeline;
+      layout.breadth_first = of.breadth, layout.zero_group = of.group;
+      auto c = config;
+      c.output += fmt::format("-{}", i);
+      const auto text =
+          fmt::format("{}, groups of {}, tensor {}, {} stages", name_of(layout), of.group, of.tensor, of.pipeline);
+      EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << text;
+      testing::expect_no_difference(runs.reports(), text);
+      EXPECT_NE(runs.reports()[0].find("zero_group all_gather"), std::string::npos) << runs.reports()[0];
+    }
+  }
+}
+
 // A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBits, StopAndResumeOnAnotherCut) {
   SmallRun runs;
