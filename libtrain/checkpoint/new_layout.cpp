@@ -102,8 +102,7 @@ void record_stages(nlohmann::json& plan, const NewLayout& layout, const plan::St
     if (usual) plan.erase(key);
     else plan[key] = value;
   };
-  plan.erase("offload");                       // each start decides where states lie
-  if (!layout.plan) plan.erase("zero_group");  // and which ranks gather weights
+  plan.erase("offload");  // each start decides where states lie
   if (!says(plan, stages)) {
     const int chunks = stages.chunks();
     set_or_leave_out("pipeline", stages.stages, stages.stages == 1);
@@ -194,6 +193,7 @@ RunState state_of_layout(const RunState& source, const NewLayout& layout, const 
   if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
   if (experts > 1) plan["expert_parallel"] = experts;
   else plan.erase("expert_parallel");
+  if (!layout.plan && (!same_ranks || layout.zero)) plan.erase("zero_group");
   plan::ParallelLayout usual;
   for (const auto& f : plan::fields_of(usual))
     if (!layout.plan && !same_ranks && f.has(base::FieldTrait::of_held_experts)) plan.erase(plan::key_of(f));

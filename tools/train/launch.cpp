@@ -48,6 +48,9 @@ void Launch::find_node_group(plan::ParallelLayout& layout) const {
                                        base::counted(here, "rank"), layout.tensor),
                            "--zero-group with a number of data-parallel ranks, or leave it out");
   const auto replicas = world_.size / (layout.tensor * layout.pipeline);
+  if (here == layout.tensor && replicas > 1)
+    throw base::UsageError("--zero-group node: a node has one data-parallel rank, which would hold all weights",
+                           "--zero 2, or leave --zero-group out");
   layout.zero_group = here / layout.tensor >= replicas ? 0 : here / layout.tensor;
 }
 
