@@ -5,7 +5,7 @@
 #include "libtrain/params/offloaded_states.h"
 #include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/cost/states.h"
-#include "libtrain/plan/cost/zero_groups.h"
+#include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/tensor/arena.h"
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct StoreContext : RankExecs {
   const plan::FlatGroup& flat_group(int u) const { return base::at(set.flat_groups, u); }
   // The ranks over which a flat group is sharded: rank r of this communicator holds shard r.
   comm::Communicator& group(int u) const { return world.group(flat_group(u).group); }
-  // The ranks among which a lease gathers with ZeRO 3: a zero group, if there are such (plan/cost/zero_groups.h).
+  // The ranks among which a lease gathers with ZeRO 3: a zero group, if there are such (plan/grid/zero_groups.h).
   comm::Communicator& gathering_group(int u) const {
     return plan::ZeroGroups(shape.topology).any() ? world.group({plan::Axis::zero_group}) : group(u);
   }

@@ -7,6 +7,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/comm/segments.h"
+#include "libtrain/plan/cost/zero_group_calls.h"
 
 #include <algorithm>
 #include <deque>
@@ -27,7 +28,7 @@ class GatheredWeights : public Weights {
       if (!groups_.any()) continue;
       TRAINYARD_ASSERT(!elsewhere && c.flat_group(u).group == plan::Axes{plan::Axis::data},
                        "zero groups of {}, whose shards are elsewhere or of other ranks", c.flat_group(u).name);
-      group_shards_.push_back(c.arenas.parameters.allocate(c.shape.working, {groups_.group_shard(c.layout(u))}));
+      group_shards_.push_back(c.arenas.parameters.allocate(c.shape.working, {groups_.copies() * c.layout(u).shard}));
     }
     const auto before = c.arenas.gathered.used_bytes();
     for (auto elements : plan_.elements()) slots_.push_back({buffer(elements)});
@@ -169,8 +170,7 @@ class GatheredWeights : public Weights {
   // Sends this rank's shard to the ranks that have it in their group shards, and receives those of its own.
   Transfers::Ticket exchange(int u) {
     changed_[base::size(u)] = false;
-    const auto segments =
-        groups_.exchange_segments(c_.layout(u), c_.shape.working, c_.shape.topology, c_.segment_bytes);
+    const auto segments = plan::exchange_segments(c_.layout(u), c_.shape, c_.segment_bytes);
     return c_.transfers.add(segments, [this, u, segments, updated = c_.compute.record()](std::int64_t i) {
       if (i == 0) c_.communication.wait(updated);
       auto& group = c_.group(u);

@@ -1,6 +1,6 @@
 // Tests zero groups: which ranks are one, who sends whose shard to whom, bytes of memory and traffic by sums written
 // here, files of plans, and refusals with a hint that works.
-#include "libtrain/plan/cost/zero_groups.h"
+#include "libtrain/plan/grid/zero_groups.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/plan/decision_problems.h"
@@ -54,6 +54,7 @@ TEST(ZeroGroups, AreNeighboursAlongData) {
   for (const int none : {1, 6}) EXPECT_EQ(plain.with_zero_groups(none).size(Axis::zero_group), 1);
   for (const int wrong : {0, 4, 12}) EXPECT_THROW(plain.with_zero_groups(wrong), std::invalid_argument);
   EXPECT_THROW(plain.with_experts(2).with_zero_groups(3), std::invalid_argument);
+  EXPECT_EQ(plain.with_experts(2).with_zero_groups(1).size(Axis::expert), 2) << "as it was";
   std::map<std::string, std::vector<Ranks>> families;
   for (const auto& f : groups_of(Topology({{Axis::data, 6}}).with_zero_groups(2))) families[f.name] = f.groups;
   EXPECT_EQ(families.at("zero_group"), (std::vector<Ranks>{{0, 1}, {2, 3}, {4, 5}}));

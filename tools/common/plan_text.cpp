@@ -4,9 +4,9 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/attention_text.h"
 #include "libtrain/plan/blocks/expert_rounds.h"
-#include "libtrain/plan/cost/zero_groups.h"
 #include "libtrain/plan/dispatch_rounds.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/plan/stage_table.h"
 
 #include <fmt/format.h>

@@ -6,7 +6,8 @@
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/parameter_norms.h"
-#include "libtrain/plan/cost/zero_groups.h"
+#include "libtrain/plan/cost/zero_group_calls.h"
+#include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/plan/schedule/accesses.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& s
       auto sharded = e;  // among the ranks that gather it
       if (groups.any())
         sharded.flat_group.group = {Axis::zero_group}, sharded.shards = groups.ranks(),
-        sharded.layout.shard = groups.group_shard(e.layout);
+        sharded.layout.shard = groups.copies() * e.layout.shard;
       add_calls(out, sharded,
                 {.operation = "all_gather",
                  .type = shape.working,

@@ -79,8 +79,8 @@ Topology Topology::with_zero_groups(int ranks) const {
   const int data_ranks = size(Axis::data);
   if (ranks < 1 || data_ranks % ranks != 0)
     throw std::invalid_argument(fmt::format("{} ranks along data are no groups of {}", data_ranks, ranks));
+  if (ranks == 1 || ranks == data_ranks) return *this;
   Topology out(axes_);
-  if (ranks == 1 || ranks == data_ranks) return out;
   const auto data =
       std::find_if(out.finest_.begin(), out.finest_.end(), [](const AxisSize& a) { return a.axis == Axis::data; });
   if (data == out.finest_.end() || finest_.size() != axes_.size() || size(Axis::expert) > 1)

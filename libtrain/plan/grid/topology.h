@@ -101,7 +101,7 @@ class Topology {
   // reading.
   Topology with_experts(int degree, int node = 1) const;
   // The same ranks with a second reading of the data axis, in groups of `ranks` neighbours. One rank, and all ranks
-  // along data, are no second reading; both axes then have size 1. std::invalid_argument as above.
+  // along data, are no such reading; both axes then have size 1. std::invalid_argument as above.
   Topology with_zero_groups(int ranks) const;
 
   int world() const;

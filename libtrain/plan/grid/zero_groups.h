@@ -1,13 +1,9 @@
-// Zero groups: neighbouring data-parallel ranks among which the weights of ZeRO 3 are sharded, so that a lease gathers
+// ZeroGroups: neighbouring data-parallel ranks among which the weights of ZeRO 3 are sharded, so that a lease gathers
 // inside a group alone. This is hpZ of Wang et al. 2023, "ZeRO++: extremely efficient collective communication for
 // giant model training".
 #pragma once
 
-#include "libtrain/plan/cost/sized_calls.h"
-#include "libtrain/plan/cost/states.h"
-
-#include <cstdint>
-#include <vector>
+#include "libtrain/plan/grid/topology.h"
 
 namespace trainyard::plan {
 
@@ -22,23 +18,13 @@ class ZeroGroups {
   bool any() const { return ranks_ > 1; }
   int ranks() const { return ranks_; }    // of a group; 1: there are no groups
   int copies() const { return copies_; }  // groups, which is how many shards a group shard has
-  std::int64_t group_shard(const FlatLayout& layout) const { return layout.shard * copies_; }  // elements
   // Ranks first_source(rank) to first_source(rank) + copies() - 1 have the shards of the rank's group shard.
   int first_source(int rank) const { return rank % ranks_ * copies_; }
   int receiver(int rank, int group) const { return group * ranks_ + rank / copies_; }  // of the rank's shard
   bool keeps_own(int rank) const { return rank % ranks_ == rank / copies_; }           // is it its own receiver?
-  // The exchange of a flat group's shards is divided as transfers are (transfer_segments).
-  std::int64_t exchange_segments(const FlatLayout& layout, base::DType type, const Topology& topology,
-                                 std::int64_t most) const {
-    return transfer_segments(group_shard(layout) * base::size_of(type), copies_, topology, most);
-  }
 
  private:
   int ranks_, copies_;
 };
-
-// The exchanges of a step: of each flat group one, after the update. Empty without zero groups.
-std::vector<SizedCalls> zero_group_calls(const FlatGroupTable& table, const StateShape& shape, int data_rank,
-                                         std::int64_t most = segment_bytes);
 
 }  // namespace trainyard::plan
