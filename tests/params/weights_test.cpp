@@ -1,6 +1,8 @@
 // Tests Weights: a lease sees the shards of all ranks as the last update left them; and what is gathered, when and in
 // which order.
 #include "libtrain/params/weight_store.h"
+
+#include "libtrain/plan/cost/zero_group_calls.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
 
@@ -190,6 +192,40 @@ TEST(Weights, ZeroGroupsExchangeOnceAndGatherAmongThemselves) {
     g.context.communication.synchronize();
     const auto shards = g.set.table.shard_total() * 4, sent = g.rank() == 0 || g.rank() == 3 ? shards : 2 * shards;
     EXPECT_EQ(g.data.ledger().totals().at("all_to_all").sent_bytes, 2 * sent) << g.rank();
+  });
+}
+
+// With tensor parallelism exchanges and gathers are divided into segments.
+TEST(Weights, ZeroGroupsExchangeInSegments) {
+  ParallelLayout layout{6, 3};
+  layout.tensor = 2, layout.zero_group = 3;
+  on_ranks(tied_model_of_heads(), layout, [](Ground& g) {
+    g.context.segment_bytes = 512;
+    const auto weights = make_weights(g);
+    const auto value = [](int u, std::int64_t i) { return static_cast<float>(10000 * u + i); };
+    for (int u = 0; u < g.flat_groups(); ++u) {
+      const auto shard = weights->own_shard(u);
+      for (std::int64_t i = 0; i < shard.count(); ++i) shard.ptr<float>()[i] = value(u, g.rank() * shard.count() + i);
+    }
+    weights->shards_changed();
+    weights->begin_pass(g.set.occurrences);
+    for (const auto occurrence : g.set.occurrences) {
+      const int u = occurrence.flat_group;
+      weights->acquire(occurrence);
+      const auto whole = weights->whole(u);
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < whole.count(); ++i) wrong += whole.ptr<float>()[i] != value(u, i);
+      EXPECT_EQ(wrong, 0) << u << " of " << whole.count();
+      weights->give_back(occurrence);
+    }
+    std::int64_t calls = 0, bytes = 0;
+    for (const auto& c : plan::zero_group_calls(g.set.table, g.layout.shape(), g.rank(), 512))
+      calls += c.calls, bytes += *c.sent;
+    g.context.communication.synchronize();
+    const auto sent = g.data.ledger().totals().at("all_to_all");
+    EXPECT_EQ(std::ssize(g.data.calls), calls);
+    EXPECT_GT(calls, g.flat_groups());
+    EXPECT_EQ(static_cast<std::int64_t>(sent.sent_bytes), bytes) << g.rank();
   });
 }
 
