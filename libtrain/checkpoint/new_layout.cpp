@@ -193,6 +193,7 @@ RunState state_of_layout(const RunState& source, const NewLayout& layout, const 
   if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
   if (experts > 1) plan["expert_parallel"] = experts;
   else plan.erase("expert_parallel");
+  if (!layout.plan && (!same_ranks || layout.zero)) plan.erase("zero_group");
   plan::ParallelLayout usual;
   for (const auto& f : plan::fields_of(usual))
     if (!layout.plan && !same_ranks && f.has(base::FieldTrait::of_held_experts)) plan.erase(plan::key_of(f));

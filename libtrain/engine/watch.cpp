@@ -45,8 +45,8 @@ std::vector<comm::WatchedLedger> watched_calls(const World& world, Calls calls) 
   // First what all ranks have watched before. So ranks that are here compare it with ranks that are not here yet.
   std::vector<comm::WatchedLedger> ledgers{{{"control", {}, Judged::last}, &world.control->ledger()}};
   using plan::Axis;
-  for (const auto axis :
-       {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data, Axis::expert_outer, Axis::expert_inner})
+  for (const auto axis : {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data, Axis::expert_outer,
+                          Axis::expert_inner, Axis::zero_group})
     if (world.topology.size(axis) > 1) {
       const auto& group = world.group({axis});
       ledgers.push_back({{group.group(), world.topology.first_peers({axis})}, &group.ledger()});

@@ -17,15 +17,15 @@ std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t shard, 
   return {edge(i), edge(i + 1) - edge(i)};
 }
 
-Transfers::Ticket StoreContext::gather(int u, base::View shard, base::View whole, const tensor::Event& ready,
-                                       std::function<void()> before) {
-  const auto n = segments(u, whole.bytes());
-  return transfers.add(n, [this, u, shard, whole, ready, n, before = std::move(before)](std::int64_t i) {
+Transfers::Ticket StoreContext::gather(comm::Communicator& among, base::View shard, base::View whole,
+                                       const tensor::Event& ready, std::function<void()> before) {
+  const auto n = plan::transfer_segments(whole.bytes(), among.size(), shape.topology, segment_bytes);
+  return transfers.add(n, [this, &among, shard, whole, ready, n, before = std::move(before)](std::int64_t i) {
     if (i == 0) communication.wait(ready);
     if (i == 0 && before) communication.run(before);
-    if (n == 1) return group(u).all_gather(communication, shard, whole);
+    if (n == 1) return among.all_gather(communication, shard, whole);
     const auto [first, count] = segment(shard.count(), n, i);
-    comm::all_gather_range(group(u), communication, shard, whole, first, count);
+    comm::all_gather_range(among, communication, shard, whole, first, count);
   });
 }
 

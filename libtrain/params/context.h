@@ -5,6 +5,7 @@
 #include "libtrain/params/offloaded_states.h"
 #include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/cost/states.h"
+#include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/tensor/arena.h"
 
 #include <cstdint>
@@ -40,6 +41,10 @@ struct StoreContext : RankExecs {
   const plan::FlatGroup& flat_group(int u) const { return base::at(set.flat_groups, u); }
   // The ranks over which a flat group is sharded: rank r of this communicator holds shard r.
   comm::Communicator& group(int u) const { return world.group(flat_group(u).group); }
+  // The ranks among which a lease gathers with ZeRO 3: a zero group, if there are such (plan/grid/zero_groups.h).
+  comm::Communicator& gathering_group(int u) const {
+    return plan::ZeroGroups(shape.topology).any() ? world.group({plan::Axis::zero_group}) : group(u);
+  }
   bool is_offloaded(int flat_group, plan::Held held, std::size_t state = 0) const {
     return offloaded != nullptr && offloaded->has(flat_group, held, state);
   }
@@ -55,6 +60,10 @@ struct StoreContext : RankExecs {
   // either Exec may have recorded.
   // `before` runs right before it on the communication Exec, and may wait.
   Transfers::Ticket gather(int flat_group, base::View shard, base::View whole, const tensor::Event& ready,
+                           std::function<void()> before = {}) {
+    return gather(group(flat_group), shard, whole, ready, std::move(before));
+  }
+  Transfers::Ticket gather(comm::Communicator& among, base::View shard, base::View whole, const tensor::Event& ready,
                            std::function<void()> before = {});
   // segments: into how many segments a transfer of `bytes`, all shards together, is divided. segment: the elements of
   // each shard in segment i, as {first, count}.

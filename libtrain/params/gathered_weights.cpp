@@ -1,10 +1,13 @@
 // ZeRO 3: every rank holds its shards. A lease gathers the flat group into a slot. The flat groups of the next leases
 // are gathered ahead, in the announced order. Where that order keeps flat groups, a lease that finds its own in the
-// slot gathers nothing.
+// slot gathers nothing. With zero groups a rank has a group shard of each flat group, too. Leases gather group shards,
+// and after an update the first of them is preceded by the exchange that makes these anew.
 #include "libtrain/params/weights.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/comm/segments.h"
+#include "libtrain/plan/cost/zero_group_calls.h"
 
 #include <algorithm>
 #include <deque>
@@ -16,11 +19,17 @@ namespace {
 
 class GatheredWeights : public Weights {
  public:
-  explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.gathered_layers) {
-    for (int u = 0; u < c.flat_groups(); ++u)
-      shards_.push_back(c.is_offloaded(u, plan::Held::parameter)
-                            ? base::View{}
-                            : c.arenas.parameters.allocate(c.shape.working, {c.layout(u).shard}));
+  explicit GatheredWeights(StoreContext& c)
+      : c_(c), plan_(c.set.table, c.shape.gathered_layers), groups_(c.shape.topology),
+        changed_(base::size(c.flat_groups()), false) {
+    for (int u = 0; u < c.flat_groups(); ++u) {
+      const bool elsewhere = c.is_offloaded(u, plan::Held::parameter);
+      shards_.push_back(elsewhere ? base::View{} : c.arenas.parameters.allocate(c.shape.working, {c.layout(u).shard}));
+      if (!groups_.any()) continue;
+      TRAINYARD_ASSERT(!elsewhere && c.flat_group(u).group == plan::Axes{plan::Axis::data},
+                       "zero groups of {}, whose shards are elsewhere or of other ranks", c.flat_group(u).name);
+      group_shards_.push_back(c.arenas.parameters.allocate(c.shape.working, {groups_.copies() * c.layout(u).shard}));
+    }
     const auto before = c.arenas.gathered.used_bytes();
     for (auto elements : plan_.elements()) slots_.push_back({buffer(elements)});
     if (reads_into_slots() && !slots_.empty())
@@ -60,6 +69,7 @@ class GatheredWeights : public Weights {
                      slot.flat_group, occurrence.flat_group);
     ++slot.open;
     c_.join(c_.transfers.done(slot.arrives));
+    c_.transfers.done(std::exchange(slot.exchanged, 0));
     if (slot.read) c_.offloaded->wait(std::exchange(slot.read, {}));
   }
 
@@ -75,14 +85,20 @@ class GatheredWeights : public Weights {
   void shards_changed() override {
     begin_passes({});
     c_.communication.wait(c_.compute.record());
+    changed_.assign(changed_.size(), groups_.any());
   }
-  void complete() override {}
+  void complete() override {
+    std::vector<Transfers::Ticket> exchanges;
+    for (int u = 0; u < c_.flat_groups(); ++u)
+      if (base::at(changed_, u)) c_.await_update(u), exchanges.push_back(exchange(u));
+    for (const auto ticket : exchanges) c_.join(c_.transfers.done(ticket));
+  }
 
  private:
   struct Slot {
     base::View buffer;
     int flat_group = -1;
-    Transfers::Ticket arrives = 0;
+    Transfers::Ticket arrives = 0, exchanged = 0;
     tensor::Event released = {};
     int open = 0;  // leases that are open
     // After all announced leases: the flat group in the slot, and the number of the last lease that uses it.
@@ -141,10 +157,36 @@ class GatheredWeights : public Weights {
     slot.flat_group = flat_group;
     // What was changed is there for `compute`, so a gather follows that.
     if (c_.await_update(flat_group) && c_.compute.on_gpu()) slot.released = c_.compute.record();
-    auto& group = c_.group(flat_group);
-    if (c_.is_offloaded(flat_group, plan::Held::parameter)) fetch_from_elsewhere(slot);
-    else if (group.size() == 1) group.all_gather(c_.compute, own_shard(flat_group), whole(flat_group));  // a copy
+    auto& group = c_.gathering_group(flat_group);
+    if (groups_.any()) {
+      if (base::at(changed_, flat_group)) slot.exchanged = exchange(flat_group);
+      slot.arrives = c_.gather(group, base::at(group_shards_, flat_group), whole(flat_group), slot.released);
+    } else if (c_.is_offloaded(flat_group, plan::Held::parameter)) {
+      fetch_from_elsewhere(slot);
+    } else if (group.size() == 1) group.all_gather(c_.compute, own_shard(flat_group), whole(flat_group));  // a copy
     else slot.arrives = c_.gather(flat_group, own_shard(flat_group), whole(flat_group), slot.released);
+  }
+
+  // Sends this rank's shard to the ranks that have it in their group shards, and receives those of its own.
+  Transfers::Ticket exchange(int u) {
+    changed_[base::size(u)] = false;
+    const auto segments = plan::exchange_segments(c_.layout(u), c_.shape, c_.segment_bytes);
+    return c_.transfers.add(segments, [this, u, segments, updated = c_.compute.record()](std::int64_t i) {
+      if (i == 0) c_.communication.wait(updated);
+      auto& group = c_.group(u);
+      const auto shard = c_.layout(u).shard;
+      const auto [first, count] = StoreContext::segment(shard, segments, i);
+      const auto mine = flat_range(base::at(shards_, u), first, count);
+      std::vector<comm::Transfer> transfers;
+      for (int k = 0; k < groups_.copies(); ++k) {
+        const auto from = groups_.first_source(group.rank()) + k, to = groups_.receiver(group.rank(), k);
+        const auto there = flat_range(base::at(group_shards_, u), k * shard + first, count);
+        if (from == group.rank()) tensor::copy(c_.communication, mine, there);
+        else transfers.push_back({comm::Transfer::Kind::receive, from, there});
+        if (to != group.rank()) transfers.push_back({comm::Transfer::Kind::send, to, mine});
+      }
+      comm::exchange_as(group, c_.communication, "all_to_all", transfers);
+    });
   }
 
   // From the disk, the gather waits for the shard where it runs, so the calls of all ranks keep their order.
@@ -167,7 +209,9 @@ class GatheredWeights : public Weights {
 
   StoreContext& c_;
   plan::SlotPlan plan_;
-  std::vector<base::View> shards_;
+  plan::ZeroGroups groups_;
+  std::vector<base::View> shards_, group_shards_;  // the latter with zero groups
+  std::vector<bool> changed_;                      // with zero groups: shards that were not exchanged yet
   std::vector<Slot> slots_;
   plan::LeaseOrder leases_;
   std::int64_t acquired_ = 0;            // leases so far: the number of the current one, counted from 0

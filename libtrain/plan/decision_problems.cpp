@@ -51,6 +51,7 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("pipeline-parallel", p.pipeline, ranges::pipeline);
   range("virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("zero", p.zero, ranges::zero);
+  if (p.zero_group != p.of_a_node) range("zero-group", p.zero_group, ranges::zero_group);
   range("global-batch", p.global_batch, ranges::global_batch);
   range("micro-batch", p.micro_batch, ranges::micro_batch);
   range("local-accumulation", p.local_accumulation, ranges::local_accumulation);
@@ -428,6 +429,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes, Kern
     stage_problems(p, out);
     tensor_problems(p, lanes, out);
     expert_parallel_problems(p, out);
+    zero_group_problems(p, out);
     for (auto& wrong : expert_node_problems(p)) out.push_back(std::move(wrong));
     for (auto& wrong : expert_buffer_problems(p)) out.push_back(std::move(wrong));
   }

@@ -23,6 +23,10 @@ void offload_problems(const Plan& p, std::vector<Problem>& out) {
   if (parameters && p.zero != 3)
     report(base::text("{}: with $zero {} every rank holds whole weights in memory", text, p.zero),
            base::text("$zero 3, also on one rank"));
+  if (parameters && zero_group_of(p, p.topology.size(Axis::data)) > 1)
+    report(
+        base::text("{}: with $zero-group {} all weights are in the memory of each group of ranks", text, p.zero_group),
+        base::text("leave $zero-group out, or offload optimizer or gradients alone"));
   if (gradients && p.zero < 2)
     report(base::text("{}: with $zero {} every rank holds whole gradients in memory", text, p.zero),
            base::text("$zero 2 or 3, also on one rank"));

@@ -64,10 +64,10 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("sequence", c.sequence, run, "tokens in a sequence; 0: the model's context", {0, ranges::sequence.high});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("zero", c.zero, how,
-    "ZeRO stage: what is sharded over data-parallel ranks. 0: nothing; 1: optimizer states; 2: "
-    "gradients, too; 3: weights, too",
-    ranges::zero);
+    "ZeRO stage: ranks shard nothing (0), optimizer states (1), gradients too (2), weights too (3)", ranges::zero);
   v.is({T::evaluation, T::free_on_resume});
+  v("zero-group", c.zero_group, how, "weights of ZeRO 3 over N ranks, node or 0: all", ranges::zero_group);
+  v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
   v("dtype", c.dtype, how, "number format of weights and activations: f32, or bf16 or f16 with f32 master weights",
     dtype_names());
   v.spelled(dtype_spellings());
@@ -163,6 +163,13 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     }
     const auto read = ramp_of_text(text, spelled);
     c.global_batch = read.end, c.batch_ramp = read.ramp;
+  };
+  auto& zero_group = base::field_named(fields, "zero-group", "a layout");
+  zero_group.kind = base::FieldKind::integer_or_text;
+  zero_group.get = [&c] { return c.zero_group == c.of_a_node ? "node" : fmt::format("{}", c.zero_group); };
+  zero_group.set = [&c, set = std::move(zero_group.set)](const std::string& text, const std::string& spelled) {
+    if (text == "node") c.zero_group = c.of_a_node;
+    else set(text, spelled);
   };
   auto& offloaded = base::field_named(fields, "offload", "a layout");
   offloaded.get = [&c] { return offload_text(c.offload); };

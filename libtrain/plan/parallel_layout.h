@@ -45,6 +45,10 @@ struct ParallelLayout {
   Offload offload = {};                         // which states lie on disk
   AccumulationOrder accumulation_order = AccumulationOrder::automatic;
   base::DType gradient_sums = base::DType::f32;  // what the sums of a step are rounded to: f32 or bf16
+  // Data-parallel ranks among which the weights of ZeRO 3 are sharded (plan/grid/zero_groups.h); 0: all; of_a_node: as
+  // many as a node has, which the program that starts the ranks finds out.
+  int zero_group = 0;
+  static constexpr int of_a_node = -1;
 };
 
 // Names, help texts with units, and ranges.

@@ -10,6 +10,7 @@
 #include "libtrain/plan/cost/matrix_updates.h"
 #include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/schedule/schedule.h"
 #include "libtrain/plan/spec/layer_model.h"
@@ -20,6 +21,7 @@
 #include <limits>
 #include <map>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 namespace trainyard::plan {
@@ -51,10 +53,18 @@ int expert_node_of(const ParallelLayout& layout) {
   return layout.expert_parallel % layout.expert_ranks_per_node == 0 ? layout.expert_ranks_per_node : 1;
 }
 
+int zero_group_of(const ParallelLayout& layout, int data_ranks) {
+  const bool groups = layout.zero == 3 && layout.expert_parallel == 1 && layout.zero_group > 1 &&
+                      layout.zero_group < data_ranks && data_ranks % layout.zero_group == 0;
+  return groups ? layout.zero_group : 1;
+}
+
 Topology topology_of(const ParallelLayout& layout, int ranks) {
   const auto each = std::int64_t{layout.tensor} * layout.pipeline;
   if (ranks % each != 0) return replicas_of(ranks, ranks % layout.tensor == 0 ? layout.tensor : 1);
   if (ranks / each % layout.expert_parallel != 0) return replicas_of(ranks, layout.tensor, layout.pipeline);
+  if (const auto zero_group = zero_group_of(layout, static_cast<int>(ranks / each)); zero_group > 1)
+    return replicas_of(ranks, layout.tensor, layout.pipeline).with_zero_groups(zero_group);
   return replicas_of(ranks, layout.tensor, layout.pipeline, layout.expert_parallel, expert_node_of(layout));
 }
 
@@ -226,7 +236,8 @@ namespace {
 
 // Traffic by runs of replicas that are alike in the last accumulation step: some work then, others are idle. If ranks
 // share experts, it also matters how many of the ranks whose tokens a rank gets have a micro-batch then. This changes
-// at the same places in every group that shares the experts, so equal runs of many groups become one entry.
+// at the same places in every group that shares the experts, so equal runs of many groups become one entry. Ranks of
+// zero groups whose own shard is in their group shard send it to one rank less.
 std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   const int replicas = p.topology.size(Axis::data), alike = replicas / p.topology.size(Axis::expert);
   std::vector<std::int64_t> sources(base::size(alike),
@@ -236,12 +247,15 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   // The first rank of a replica's ranks in the stage.
   const int first_of_stage = p.topology.rank_of({{Axis::pipe, stage}}), of_replica = p.topology.stride(Axis::data);
   const auto rank_of = [&](int replica) { return first_of_stage + replica * of_replica; };
+  const ZeroGroups groups(p.topology);
   const auto kind_of = [&](int replica) {
     const int reduction_position = p.topology.reduction_position_of_replica(replica);
-    return std::pair(batch.accumulation_steps_of(reduction_position), base::at(sources, reduction_position % alike));
+    return std::tuple(batch.accumulation_steps_of(reduction_position), base::at(sources, reduction_position % alike),
+                      groups.any() && groups.keeps_own(replica));
   };
   std::vector<RankTraffic> out;
-  std::map<std::pair<std::pair<std::int64_t, std::int64_t>, int>, std::size_t> known;  // by kind and length of a run
+  std::map<std::pair<std::tuple<std::int64_t, std::int64_t, bool>, int>, std::size_t>
+      known;  // by kind and length of a run
   for (int first = 0, end = 0; first < replicas; first = end) {
     const auto kind = kind_of(first);
     for (end = first + 1; end < replicas && kind_of(end) == kind; ++end) {}
@@ -358,6 +372,8 @@ std::string sharing_text(const Plan& p) {
   if (p.expert_parallel > 1) out += fmt::format(", experts over {} ranks", p.expert_parallel);
   if (p.expert_ranks_per_node > 1) out += fmt::format(" ({} a node)", p.expert_ranks_per_node);
   if (p.expert_overlap_chunks > 1) out += fmt::format(" in {} overlap chunks", p.expert_overlap_chunks);
+  if (const ZeroGroups groups(p.topology); groups.any())
+    out += fmt::format(", weights sharded in {} groups of {} replicas", groups.copies(), groups.ranks());
   return out;
 }
 

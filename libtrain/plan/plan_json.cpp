@@ -157,9 +157,9 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
     const auto name = axis.text("axis");
     axes.push_back({axis_named(name, where + ": topology"), small(axis, "size", 1, ranges::most_stated_ranks)});
     if (is_of_second_reading(axes.back().axis))
-      throw base::InputError(fmt::format("{}: topology: '{}' is a second reading of 'data', which 'expert_parallel' "
-                                         "says, and no axis beside it",
-                                         where, name),
+      throw base::InputError(fmt::format("{}: topology: '{}' is a second reading of 'data', which '{}' says, and no "
+                                         "axis beside it",
+                                         where, name, name.starts_with("zero") ? "zero_group" : "expert_parallel"),
                              "make the plan again with partition-model");
     axis.done();
     ranks *= axes.back().size;
@@ -249,6 +249,8 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   }
   if (p.topology.size(Axis::data) % p.expert_parallel == 0)
     p.topology = p.topology.with_experts(p.expert_parallel, expert_node_of(p));
+  if (const auto zero_group = zero_group_of(p, p.topology.size(Axis::data)); zero_group > 1)
+    p.topology = p.topology.with_zero_groups(zero_group);
   read_predicted(p, o.object("predicted"), where);
   // Keys of partition-model --json; they follow from the others.
   for (const auto* reported : {"stages", "idle"}) o.has(reported);

@@ -229,7 +229,7 @@ TEST(Reshard, TheStateStaysButForTheCut) {
   expected["plan"] = {{"ranks", 3}, {"zero", 2}, {"dtype", "f32"}, {"topology", {{{"axis", "data"}, {"size", 3}}}}};
   EXPECT_EQ(found, expected);
   s.plan["topology"] = {{{"axis", "data"}, {"size", 3}}, {{"axis", "tensor"}, {"size", 2}}};
-  s.plan["ranks"] = 6, s.plan["tensor"] = 2, s.plan["sequence_parallel"] = true;
+  s.plan["ranks"] = 6, s.plan["tensor"] = 2, s.plan["sequence_parallel"] = true, s.plan["zero_group"] = 3;
   s.model = gpt_of_heads();
   save(scratch.path + "/shared", s, plan::replicas_of(6, 2));
   for (const int tensor : {0, 1}) {  // 0: as many as in the source
@@ -240,6 +240,7 @@ TEST(Reshard, TheStateStaysButForTheCut) {
     EXPECT_EQ(plan["ranks"], tensor == 0 ? 6 : 3);
     EXPECT_EQ(plan["tensor"], tensor == 0 ? 2 : 1);
     EXPECT_EQ(plan["sequence_parallel"], tensor == 0);
+    EXPECT_EQ(plan.contains("zero_group"), tensor == 0) << "each start decides it for its ranks";
     EXPECT_EQ(plan.contains("predicted"), tensor == 0);
   }
   s = state(gpt(), DType::f32, 5);

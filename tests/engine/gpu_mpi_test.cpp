@@ -134,6 +134,37 @@ TEST_F(SharedRun, ExpertsOnDevices) {
     }
 }
 
+// Two zero groups of two ranks.
+TEST_F(SharedRun, ZeroGroupsOnDevices) {
+  const int n = testing::runtime->size();
+  if (n != 4) GTEST_SKIP() << n << " ranks are not two groups of two";
+  const auto config = [&](const std::string& output) {
+    auto c = runs_->config(output);
+    c.model =
+        runs_->model("gpu-zero-groups", "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\n");
+    c.device = "cuda";
+    c.steps = 2, c.global_batch = 6;
+    return c;
+  };
+  std::string expected;
+  if (testing::runtime->rank() == 0) {
+    const auto c = config("no-groups");
+    expected = runs_->bits(c, runs_->run(c, {1, 0, 1}));
+  }
+  const bool one_each = tensor::gpu_module().runtime->device_count() >= n || std::getenv("NCCL_HOSTID") != nullptr;
+  for (const std::string& communicator :
+       one_each ? std::vector<std::string>{"nccl", "mpi"} : std::vector<std::string>{"mpi"}) {
+    auto c = config(communicator + "-groups");
+    c.communicator = communicator;
+    ParallelLayout layout{n, 3};
+    layout.zero_group = 2;
+    const auto result = run(c, layout);
+    if (testing::runtime->rank() != 0) continue;
+    EXPECT_EQ(runs_->bits(c, result), expected) << communicator;
+    testing::expect_no_difference({result.memory_report.text() + result.traffic_report.text()}, communicator);
+  }
+}
+
 // As many pipeline stages as ranks, with each schedule. Messages go over NCCL, whose receives are issued early, and
 // through the host.
 TEST_F(SharedRun, StagesOnDevices) {

@@ -69,10 +69,47 @@ TEST(SameBits, AnyLocalAccumulation) {
   }
 }
 
+// Zero groups of all kinds against one rank: f32, and bf16 with whole matrices, tensor parallelism, pipeline stages of
+// which two hold a tied table, accumulation depth and breadth first, validations. They send and take what the plan
+// says.
+TEST(SameBits, ZeroGroups) {
+  SmallRun runs;
+  struct Case {
+    int ranks, group, tensor = 1, pipeline = 1;
+    bool breadth = false;
+    std::string recompute = "none";
+  };
+  const std::vector<Case> cases = {{4, 2},       {6, 3},      {6, 2, 1, 1, true}, {8, 4, 1, 1, false, "full"},
+                                   {8, 2, 2, 1}, {8, 2, 1, 2}};
+  for (const char* dtype : {"f32", "bf16"}) {
+    auto config = runs.config(fmt::format("zero-groups-{}", dtype));
+    config.steps = 3, config.validate_every = 2, config.validation_sequences = 5;
+    if (dtype == std::string("bf16")) config.optimizer = "muon";
+    const auto expected = runs.bits(config, runs.run(config, {1, 0, 1, dtype}));
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const auto& of = cases[i];
+      if (i % 2 != (dtype == std::string("f32") ? 1 : 0)) continue;
+      ParallelLayout layout{.ranks = of.ranks, .zero = 3, .dtype = dtype, .recompute = of.recompute};
+      layout.tensor = of.tensor, layout.pipeline = of.pipeline;
+      layout.breadth_first = of.breadth, layout.zero_group = of.group;
+      auto c = config;
+      c.output += fmt::format("-{}", i);
+      const auto text =
+          fmt::format("{}, groups of {}, tensor {}, {} stages", name_of(layout), of.group, of.tensor, of.pipeline);
+      EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << text;
+      testing::expect_no_difference(runs.reports(), text, [&](std::size_t rank) {
+        return of.breadth && rank >= 14 % 6;  // 14 micro-batches of 6 ranks
+      });
+      EXPECT_NE(runs.reports()[0].find("zero_group all_gather"), std::string::npos) << runs.reports()[0];
+    }
+  }
+}
+
 // A checkpoint is written once on each layout, and resumed once on each.
 TEST(SameBits, StopAndResumeOnAnotherCut) {
   SmallRun runs;
-  const std::vector<ParallelLayout> layouts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
+  std::vector<ParallelLayout> layouts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
+  layouts.back().zero_group = 3;
   auto whole = runs.config("whole");
   const auto expected = runs.bits(whole, runs.run(whole, layouts[0]));
   for (std::size_t i = 0; i < layouts.size(); ++i) {

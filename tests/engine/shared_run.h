@@ -34,10 +34,11 @@ class SharedRun : public ::testing::Test {
   }
 
   engine::RunResult run(const engine::RunConfig& config, const ParallelLayout& layout) {
-    auto world = engine::make_world("mpi", runtime->rank(),
-                                    plan::replicas_of(runtime->size(), layout.tensor, layout.pipeline, layout.experts,
-                                                      layout.expert_ranks_per_node),
-                                    runtime->factory());
+    auto world = engine::make_world(
+        "mpi", runtime->rank(),
+        plan::replicas_of(runtime->size(), layout.tensor, layout.pipeline, layout.experts, layout.expert_ranks_per_node)
+            .with_zero_groups(std::max(1, layout.zero_group)),
+        runtime->factory());
     if (layout.pipeline > 1) world.queues = runtime->concurrent_factory();
     return runs_->run_rank(config, layout, world);
   }

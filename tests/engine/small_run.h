@@ -35,6 +35,7 @@ struct ParallelLayout {
   std::int64_t expert_capacity_buffer = 0;
   bool breadth_first = false;
   std::string sums = "f32";  // what sums of gradients are rounded to
+  int zero_group = 0;
 };
 
 class SmallRun {
@@ -113,7 +114,8 @@ class SmallRun {
     comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
       auto w = engine::make_world(
           "threads", rank,
-          plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline, layout.experts, layout.expert_ranks_per_node),
+          plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline, layout.experts, layout.expert_ranks_per_node)
+              .with_zero_groups(std::max(1, layout.zero_group)),
           world.factory(rank));
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, layout.ranks);
     });
@@ -154,6 +156,7 @@ class SmallRun {
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == layout.schedule) c.pipeline_schedule = schedule;
     c.recompute = plan::recomputation_of_text(layout.recompute, "test");
+    c.zero_group = layout.zero_group;
     if (layout.sums != "f32") c.gradient_sums = base::dtype_from_name(layout.sums);
   }
 

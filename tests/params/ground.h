@@ -62,6 +62,7 @@ struct ParallelLayout {
   plan::MasterFormat master = plan::MasterFormat::f32;
   plan::Offload offload = {};
   base::DType sums = base::DType::f32;  // what sums of gradients are rounded to
+  int zero_group = 1;                   // data-parallel ranks that shard the weights of ZeRO 3; 1: all
 
   plan::StateShape shape() const {
     return {zero,
@@ -77,15 +78,12 @@ struct ParallelLayout {
             base::DeviceKind::cpu,
             sums};
   }
-  plan::Topology topology() const {
-    if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});
-    return plan::Topology({{plan::Axis::data, ranks}, {plan::Axis::tensor, tensor}});
-  }
+  plan::Topology topology() const { return plan::replicas_of(ranks * tensor, tensor).with_zero_groups(zero_group); }
   std::string text() const {
-    return fmt::format("ranks {} x {} ZeRO {} {}{} micros {} fold {} slots {} {} sums in {}", ranks, tensor, zero,
-                       base::name_of(working), master == plan::MasterFormat::f32 ? "" : " with remainders", micros,
-                       local_accumulation, gathered_layers, reduction == Reduction::fast ? "fast" : "ordered",
-                       base::name_of(sums));
+    return fmt::format("ranks {} x {} ZeRO {} in groups of {} {}{} micros {} fold {} slots {} {} sums in {}", ranks,
+                       tensor, zero, zero_group, base::name_of(working),
+                       master == plan::MasterFormat::f32 ? "" : " with remainders", micros, local_accumulation,
+                       gathered_layers, reduction == Reduction::fast ? "fast" : "ordered", base::name_of(sums));
   }
 };
 
@@ -145,8 +143,9 @@ class UsedArena : public tensor::Arena {
 // The rank's world, which notes its calls. If `before_each` is given, it runs on the Exec before each call.
 inline comm::World noted_world(const ParallelLayout& c, int rank, comm::ThreadsWorld& threads,
                                const std::function<void()>& before_each) {
-  comm::World world("threads", rank, c.topology(), threads.factory(rank),
-                    {plan::Axes{plan::Axis::data}, plan::Axes{plan::Axis::tensor}});
+  std::vector<plan::Axes> groups{{plan::Axis::data}, {plan::Axis::tensor}};
+  if (c.zero_group > 1) groups.push_back({plan::Axis::zero_group});
+  comm::World world("threads", rank, c.topology(), threads.factory(rank), groups);
   world.replace_groups([&](auto group) {
     return std::make_unique<Noting>(before_each ? comm::delayed(std::move(group), before_each) : std::move(group));
   });

@@ -1,6 +1,8 @@
 // Tests Weights: a lease sees the shards of all ranks as the last update left them; and what is gathered, when and in
 // which order.
 #include "libtrain/params/weight_store.h"
+
+#include "libtrain/plan/cost/zero_group_calls.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
 
@@ -123,6 +125,107 @@ TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
     const auto calls = g.data.calls.size();
     weights->begin_pass(g.set.occurrences);
     EXPECT_EQ(g.data.calls.size(), calls);
+  });
+}
+
+// Zero groups: the same leases, also of several updates without a pass between them.
+TEST(Weights, ALeaseInAZeroGroupSeesTheShardsOfAllRanks) {
+  for (const auto& [ranks, group] : std::vector<std::pair<int, int>>{{4, 2}, {6, 2}, {6, 3}, {8, 4}, {9, 3}})
+    for (const auto working : {base::DType::f32, base::DType::bf16})
+      for (const int slots : {1, 9}) {
+        ParallelLayout layout{ranks, 3, working, ranks, 1, slots};
+        layout.zero_group = group;
+        on_ranks(
+            tied_model(), layout,
+            [](Ground& g) {
+              PlainModel plain(g.set.flat_groups, g.set.occurrences, g.layout.ranks);
+              const auto weights = make_weights(g);
+              EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.layout.text();
+              for (std::int64_t update = 0; update < 4; ++update) {
+                plain.scatter(update);
+                write_shards(*weights, g, plain);
+                if (update == 1) continue;
+                if (update == 2) weights->complete();
+                for (int pass = 0; pass < 2; ++pass) {
+                  weights->begin_pass(g.set.occurrences);
+                  for (const auto occurrence : g.set.occurrences) expect_lease(*weights, g, plain, occurrence);
+                }
+              }
+            },
+            std::chrono::microseconds(ranks == 6 ? 200 : 0));
+      }
+}
+
+// Between the groups each flat group is exchanged once after an update: right before its first gather, or by
+// complete(). Gathers are calls of the zero group alone.
+TEST(Weights, ZeroGroupsExchangeOnceAndGatherAmongThemselves) {
+  ParallelLayout layout{4, 3};
+  layout.zero_group = 2;
+  on_ranks(tied_model(), layout, [](Ground& g) {
+    PlainModel plain(g.set.flat_groups, g.set.occurrences, 4);
+    auto& group = static_cast<Noting&>(g.world.group({plan::Axis::zero_group}));
+    const auto weights = make_weights(g);
+    const std::vector<plan::Occurrence> order = occurrences_of({0, 1, 2, 3, 4, 5, 6, 7});
+    const auto calls = [&](std::size_t across, std::size_t inside, const char* when) {
+      EXPECT_EQ(g.data.calls.size(), across) << when;
+      EXPECT_EQ(group.calls.size(), inside) << when;
+    };
+    weights->begin_pass(order);
+    weights->shards_changed();
+    weights->begin_pass(order);
+    calls(0, 0, "before a lease");
+    weights->acquire({0, 0});
+    calls(3, 3, "the first group and two layers ahead");
+    weights->give_back({0, 0});
+    weights->complete();
+    calls(8, 3, "complete");
+    weights->begin_pass(order);
+    for (const auto occurrence : order) weights->acquire(occurrence), weights->give_back(occurrence);
+    calls(8, 11, "a pass without changes");
+    weights->shards_changed();
+    weights->complete();
+    weights->complete();
+    calls(16, 11, "complete after an update");
+    for (const auto& call : g.data.calls) EXPECT_EQ(call.operation, "exchange");
+    for (const auto& call : group.calls) EXPECT_EQ(call.operation, "all_gather");
+    // A rank sends its shard to one rank of each group, itself excepted: ranks 0 and 3 have their own shard.
+    g.context.communication.synchronize();
+    const auto shards = g.set.table.shard_total() * 4, sent = g.rank() == 0 || g.rank() == 3 ? shards : 2 * shards;
+    EXPECT_EQ(g.data.ledger().totals().at("all_to_all").sent_bytes, 2 * sent) << g.rank();
+  });
+}
+
+// With tensor parallelism exchanges and gathers are divided into segments.
+TEST(Weights, ZeroGroupsExchangeInSegments) {
+  ParallelLayout layout{6, 3};
+  layout.tensor = 2, layout.zero_group = 3;
+  on_ranks(tied_model_of_heads(), layout, [](Ground& g) {
+    g.context.segment_bytes = 512;
+    const auto weights = make_weights(g);
+    const auto value = [](int u, std::int64_t i) { return static_cast<float>(10000 * u + i); };
+    for (int u = 0; u < g.flat_groups(); ++u) {
+      const auto shard = weights->own_shard(u);
+      for (std::int64_t i = 0; i < shard.count(); ++i) shard.ptr<float>()[i] = value(u, g.rank() * shard.count() + i);
+    }
+    weights->shards_changed();
+    weights->begin_pass(g.set.occurrences);
+    for (const auto occurrence : g.set.occurrences) {
+      const int u = occurrence.flat_group;
+      weights->acquire(occurrence);
+      const auto whole = weights->whole(u);
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < whole.count(); ++i) wrong += whole.ptr<float>()[i] != value(u, i);
+      EXPECT_EQ(wrong, 0) << u << " of " << whole.count();
+      weights->give_back(occurrence);
+    }
+    std::int64_t calls = 0, bytes = 0;
+    for (const auto& c : plan::zero_group_calls(g.set.table, g.layout.shape(), g.rank(), 512))
+      calls += c.calls, bytes += *c.sent;
+    g.context.communication.synchronize();
+    const auto sent = g.data.ledger().totals().at("all_to_all");
+    EXPECT_EQ(std::ssize(g.data.calls), calls);
+    EXPECT_GT(calls, g.flat_groups());
+    EXPECT_EQ(static_cast<std::int64_t>(sent.sent_bytes), bytes) << g.rank();
   });
 }
 

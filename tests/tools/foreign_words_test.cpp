@@ -133,6 +133,8 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--grad-reduce-in-bf16", "here it is --gradient-sums: bf16 rounds"},
       {"--wandb_project", "--export tensorboard"},
       {"--deepspeed", "here it is --zero: "},
+      {"--zero_hpz_partition_size", "here it is --zero-group: data-parallel ranks"},
+      {"--mics_shard_size", "here it is --zero-group: data-parallel ranks"},
       {"--deepspeed_config=ds.json", "train --config FILE"},
       {"--overlap_comm", "nothing to switch on"},
       {"--overlap-grad-reduce", "nothing to switch on"},

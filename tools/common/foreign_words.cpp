@@ -53,6 +53,10 @@ const std::vector<Entry>& entries() {
        "steps",
        ""},
       {{"zero-stage", "stage", "zero-optimization", "fsdp"}, "zero", "0 to 3"},
+      {{"zero-hpz-partition-size", "hpz", "mics-shard-size", "mics", "hsdp", "hybrid-shard",
+        "data-parallel-shard-degree"},
+       "zero-group",
+       "data-parallel ranks that shard the weights of ZeRO 3"},
       {{"nproc",         "nproc-per-node", "num-gpus",   "num-nodes",   "nnodes",
         "nodes",         "gpus",           "world-size", "n",           "np",
         "num-processes", "local-rank",     "node-rank",  "master-addr", "master-port",
@@ -220,7 +224,8 @@ std::string spelled_in(std::string sentence, const std::vector<std::string>& nam
 // words. tests/tools/foreign_words_test.cpp compares these lists with the settings that there are.
 std::string programs_with(const std::string& word) {
   constexpr std::string_view of_plans_too =
-      " tensor-parallel tp sequence-parallel zero dtype recompute reduction local-accumulation gathered-layers "
+      " tensor-parallel tp sequence-parallel zero zero-group dtype recompute reduction local-accumulation "
+      "gathered-layers "
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
       "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "
       "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype master offload "

@@ -6,6 +6,7 @@
 #include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/dispatch_rounds.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/plan/stage_table.h"
 
 #include <fmt/format.h>
@@ -33,14 +34,15 @@ std::int64_t sent_again(const plan::Plan& p, int stage) {
   return sent(p.recompute) - sent({});
 }
 
-// Bytes that the first rank of a stage sends to its replicas, in the stage where it sends most.
-std::int64_t sent_to_replicas(const plan::Plan& p) {
+// Bytes that the first rank of a stage sends to its replicas in these groups, in the stage where it sends most.
+std::int64_t sent_to_replicas(const plan::Plan& p,
+                              const std::vector<plan::CallGroup>& groups = {plan::Axis::data, plan::Axis::expert_data,
+                                                                            plan::Axis::zero_group}) {
   std::int64_t most = 0;
   for (int stage = 0; stage < p.pipeline; ++stage) {
     std::int64_t bytes = 0;
     for (const auto& t : plan::added_up(plan::all_step_calls(p, p.topology.rank_of({{plan::Axis::pipe, stage}}))))
-      if (t.group == plan::CallGroup(plan::Axis::data) || t.group == plan::CallGroup(plan::Axis::expert_data))
-        bytes += t.bytes;
+      if (std::find(groups.begin(), groups.end(), t.group) != groups.end()) bytes += t.bytes;
     most = std::max(most, bytes);
   }
   return most;
@@ -63,8 +65,12 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
   first.zero = 1;
   std::string out;
   if (p.zero == 3)
-    out += fmt::format("  ZeRO 3 gathers weights for every micro-batch: {} to replicas; --zero 1 sends {}\n", size(now),
-                       size(sent_to_replicas(first)));
+    out +=
+        fmt::format("  ZeRO 3 gathers weights for every micro-batch: {} to replicas{}; --zero 1 sends {}\n", size(now),
+                    plan::ZeroGroups(p.topology).any()
+                        ? fmt::format(" ({} inside zero groups)", size(sent_to_replicas(p, {plan::Axis::zero_group})))
+                        : "",
+                    size(sent_to_replicas(first)));
   else
     out +=
         fmt::format("  gradients are reduced in each of {} accumulation steps, at every ZeRO stage: {} to replicas\n",
@@ -177,8 +183,10 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
     return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype,
                                    *p.states().optimizer);
   };
-  const auto textbook = states(std::max<std::int64_t>(0, p.parameters - of_experts) / p.tensor / p.pipeline, data) +
-                        states(of_experts / p.tensor / p.pipeline / p.expert_parallel, data / p.expert_parallel);
+  auto textbook = states(std::max<std::int64_t>(0, p.parameters - of_experts) / p.tensor / p.pipeline, data) +
+                  states(of_experts / p.tensor / p.pipeline / p.expert_parallel, data / p.expert_parallel);
+  if (const plan::ZeroGroups groups(p.topology); groups.any())
+    textbook += static_cast<double>(p.parameters / p.tensor / p.pipeline * base::size_of(p.dtype)) / groups.ranks();
   out += fmt::format("  model states by the textbook ({} rank{}; no padding, no buffers): {}\n", ranks, plural(ranks),
                      sizes == base::Sizes::exact ? fmt::format("{:.0f}", textbook) : base::rate_text(textbook, "B"));
   if (p.pipeline > 1) out += fmt::format("\n{}", plan::stages_text(p, sizes));

@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/engine/agreement.h"
 #include "tools/common/launcher.h"
@@ -33,8 +34,24 @@ void Launch::make_world(const plan::Topology& topology) {
 }
 
 void Launch::divide_world(const plan::ParallelLayout& layout) {
-  if (world_.size > 1 && (layout.tensor > 1 || layout.pipeline > 1 || layout.expert_parallel > 1))
+  if (world_.size > 1 &&
+      (layout.tensor > 1 || layout.pipeline > 1 || layout.expert_parallel > 1 || layout.zero_group > 1))
     make_world(plan::topology_of(layout, world_.size));
+}
+
+void Launch::find_node_group(plan::ParallelLayout& layout) const {
+  if (layout.zero_group != layout.of_a_node) return;
+  const int here = ranks_on_node();
+  if (here % layout.tensor != 0)
+    throw base::UsageError(fmt::format("--zero-group node: the {} of this node hold no whole number of replicas, each "
+                                       "of which has {} tensor-parallel ranks",
+                                       base::counted(here, "rank"), layout.tensor),
+                           "--zero-group with a number of data-parallel ranks, or leave it out");
+  const auto replicas = world_.size / (layout.tensor * layout.pipeline);
+  if (here == layout.tensor && replicas > 1)
+    throw base::UsageError("--zero-group node: a node has one data-parallel rank, which would hold all weights",
+                           "--zero 2, or leave --zero-group out");
+  layout.zero_group = here / layout.tensor >= replicas ? 0 : here / layout.tensor;
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }

@@ -209,6 +209,7 @@ int main(int argc, char** argv) {
           if (f.source == base::from_flag) config.from_flags.push_back(f.name);
         engine::read_plan(fields, config);
         engine::require_settings_of_optimizer(fields, config);
+        launch.find_node_group(config);
         if (!evaluation.asked()) try {
             engine::read_model_of_weights(fields, config);
           } catch (const base::InputError& e) {

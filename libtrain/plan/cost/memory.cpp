@@ -15,8 +15,8 @@ std::int64_t MemoryBytes::arenas() const { return categories.total(); }
 
 int gpu_communicators(const Topology& topology, int chunks) {
   int all = 0;
-  for (const auto axis :
-       {Axis::data, Axis::tensor, Axis::expert_data, Axis::expert, Axis::expert_outer, Axis::expert_inner})
+  for (const auto axis : {Axis::data, Axis::tensor, Axis::expert_data, Axis::expert, Axis::expert_outer,
+                          Axis::expert_inner, Axis::zero_group})
     all += topology.size(axis) > 1 ? 1 : 0;
   const int stages = topology.size(Axis::pipe);
   if (topology.size(Axis::data) < topology.world()) ++all;  // for results of all ranks

@@ -5,6 +5,7 @@
 #include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/offload.h"
 #include "libtrain/plan/cost/parameter_norms.h"
+#include "libtrain/plan/grid/zero_groups.h"
 
 namespace trainyard::plan {
 
@@ -68,7 +69,9 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   StateBytes b;
   b.parameters = (s.zero == 3 ? table.shard_total() : table.padded_total()) * w;
   b.gathered_weights = s.zero == 3 ? slots.bytes(w) : 0;
+  const ZeroGroups groups(s.topology);
   for (const auto& e : table.entries()) {
+    if (s.zero == 3 && groups.any()) b.parameters += e.times * groups.copies() * e.layout.shard * w;
     const auto gradients = gradient_plan(s, e.contributions);
     const auto kept = (gradients.whole ? kept_sources(s, e.contributions) * e.layout.padded : 0) +
                       (gradients.shards ? e.layout.shard : 0);

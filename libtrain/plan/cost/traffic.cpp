@@ -6,6 +6,8 @@
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/parameter_norms.h"
+#include "libtrain/plan/cost/zero_group_calls.h"
+#include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/plan/schedule/accesses.h"
 
 #include <algorithm>
@@ -39,15 +41,21 @@ std::int64_t segments_of_call(const FlatGroupEntry& e, base::DType type, const T
 // ZeRO stage 3. times(entry): how often the flat groups of the entry are gathered, together.
 template <class Times>
 std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& shape, std::int64_t most, Times times) {
+  const ZeroGroups groups(shape.topology);
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
-    if (const auto n = times(e); n > 0)
-      add_calls(out, e,
+    if (const auto n = times(e); n > 0) {
+      auto sharded = e;  // among the ranks that gather it
+      if (groups.any())
+        sharded.flat_group.group = {Axis::zero_group}, sharded.shards = groups.ranks(),
+        sharded.layout.shard = groups.copies() * e.layout.shard;
+      add_calls(out, sharded,
                 {.operation = "all_gather",
                  .type = shape.working,
                  .calls = n,
                  .sending = n,
-                 .segments = segments_of_call(e, shape.working, shape.topology, most)});
+                 .segments = segments_of_call(sharded, shape.working, shape.topology, most)});
+    }
   return out;
 }
 
@@ -127,6 +135,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   }
   if (shape.zero == 3) {
     for (auto& c : step_gathers(part, table, shape, most)) out.push_back(std::move(c));
+    for (auto& c : zero_group_calls(table, shape, reduction_position, most)) out.push_back(std::move(c));
   } else {
     // Gradient sums are gathered at the end of a step, where nothing waits behind them. So each is one call.
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;

@@ -15,10 +15,11 @@ namespace trainyard::plan {
 // Every call of a training step, without validation, in the groups of flat groups. Each accumulation step reduces every
 // flat group once for each occurrence (a tied table twice). ZeRO stages 0, 1, 2 gather every flat group once after the
 // last accumulation step: stage 0 as gradient sums, 1 and 2 as working parameters. Stage 3 gathers for every lease of
-// every micro-batch, and breadth first where the slot of the lease has another flat group. An ordered reduction costs a
-// rank nothing in an accumulation step in which it is idle. With tensor parallelism, each segment of `most` bytes of a
-// flat group is a call of its own. An optimizer may add sums of norms (plan/cost/parameter_norms.h), also over
-// tensor-parallel ranks. Not included: the engine's control group (flags, losses, norms).
+// every micro-batch, and breadth first where the slot of the lease has another flat group. Zero groups gather among
+// themselves, and exchange shards once (plan/cost/zero_group_calls.h). An ordered reduction costs a rank nothing in an
+// accumulation step in which it is idle. With tensor parallelism, each segment of `most` bytes of a flat group is a
+// call of its own. An optimizer may add sums of norms (plan/cost/parameter_norms.h), also over tensor-parallel ranks.
+// Not included: the engine's control group (flags, losses, norms).
 std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
                                    std::int64_t most = segment_bytes);
 

@@ -75,6 +75,21 @@ Topology Topology::with_experts(int degree, int node) const {
   return out;
 }
 
+Topology Topology::with_zero_groups(int ranks) const {
+  const int data_ranks = size(Axis::data);
+  if (ranks < 1 || data_ranks % ranks != 0)
+    throw std::invalid_argument(fmt::format("{} ranks along data are no groups of {}", data_ranks, ranks));
+  if (ranks == 1 || ranks == data_ranks) return *this;
+  Topology out(axes_);
+  const auto data =
+      std::find_if(out.finest_.begin(), out.finest_.end(), [](const AxisSize& a) { return a.axis == Axis::data; });
+  if (data == out.finest_.end() || finest_.size() != axes_.size() || size(Axis::expert) > 1)
+    throw std::invalid_argument("ranks that are read along data a second time already, or have no such axis");
+  data->axis = Axis::zero_copies, data->size /= ranks;
+  out.finest_.insert(data + 1, {Axis::zero_group, ranks});
+  return out;
+}
+
 int Topology::world() const {
   int n = 1;
   for (const auto& a : axes_) n *= a.size;

@@ -13,12 +13,23 @@ namespace trainyard::plan {
 
 // In the words of the literature: pipeline stages, data-parallel replicas, parts of a sequence, parts of a weight,
 // experts, and replicas of the same experts. expert_outer and expert_inner divide `expert` into nodes and ranks of a
-// node.
-enum class Axis { pipe, data, context, tensor, expert, expert_data, expert_outer, expert_inner };
+// node. zero_group: ranks among which the weights of ZeRO 3 are sharded; zero_copies: those groups of ranks.
+enum class Axis {
+  pipe,
+  data,
+  context,
+  tensor,
+  expert,
+  expert_data,
+  expert_outer,
+  expert_inner,
+  zero_copies,
+  zero_group
+};
 
-// The table of axes: the names in plan files and profiles, and whether an axis belongs to the second reading of the
-// data axis (see Topology), as the four axes of expert parallelism do. No topology that is written down names such an
-// axis.
+// The table of axes: the names in plan files and profiles, and whether an axis belongs to a second reading of the data
+// axis (see Topology), as the axes of expert parallelism and of zero groups do. No topology that is written down names
+// such an axis.
 struct AxisName {
   Axis axis;
   const char* name;
@@ -31,7 +42,9 @@ inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},
                                           {Axis::expert, "expert", true},
                                           {Axis::expert_data, "expert_data", true},
                                           {Axis::expert_outer, "expert_outer", true},
-                                          {Axis::expert_inner, "expert_inner", true}};
+                                          {Axis::expert_inner, "expert_inner", true},
+                                          {Axis::zero_copies, "zero_copies", true},
+                                          {Axis::zero_group, "zero_group", true}};
 constexpr bool is_of_second_reading(Axis axis) {
   for (const auto& a : axis_names)
     if (a.axis == axis) return a.second_reading;
@@ -74,6 +87,8 @@ struct AxisSize {
 // Expert parallelism gives the ranks along data two more coordinates, along expert_data and expert. This is the second
 // reading of the data axis: a rank still has its data coordinate, which is its expert_data coordinate times the
 // expert-parallel degree plus its expert coordinate. So neighbours along data hold different experts (with_experts).
+// Zero groups are another one: the data coordinate is the zero_copies coordinate times the ranks of a group, plus the
+// zero_group coordinate. So neighbours along data are a group (with_zero_groups). A topology has one reading or none.
 class Topology {
  public:
   Topology() = default;
@@ -85,6 +100,9 @@ class Topology {
   // does not divide the ranks along data, if the node does not divide the degree, or if the axes already have a second
   // reading.
   Topology with_experts(int degree, int node = 1) const;
+  // The same ranks with a second reading of the data axis, in groups of `ranks` neighbours. One rank, and all ranks
+  // along data, are no such reading; both axes then have size 1. std::invalid_argument as above.
+  Topology with_zero_groups(int ranks) const;
 
   int world() const;
   int size(Axis axis) const;
