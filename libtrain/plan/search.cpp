@@ -159,6 +159,13 @@ class Search {
     return true;
   }
 
+  // The data-parallel ranks of a node as a zero group; 0: there is no such group.
+  int node_group(const Plan& plan) const {
+    const int here = timer_.machine().devices_per_node / plan.tensor, replicas = plan.topology.size(Axis::data);
+    return plan.zero == 3 && plan.expert_parallel == 1 && here < replicas && replicas % std::max(1, here) == 0 ? here
+                                                                                                               : 0;
+  }
+
   std::vector<Plan> variants_of(const Plan& shape) const {
     std::vector<Plan> out;
     const int replicas = shape.topology.size(Axis::data);
@@ -170,6 +177,11 @@ class Search {
       for (const auto all : {std::int64_t{1}, std::max<std::int64_t>(1, micros)}) {
         if (space_.local_accumulation) plan.local_accumulation = all;
         out.push_back(plan);
+        if (const int group = node_group(plan); group > 1 && space_.zero_group) {
+          out.push_back(plan);
+          out.back().zero_group = group;
+          out.back().topology = topology_of(out.back(), plan.topology.world());
+        }
         if (!space_.local_accumulation || micros <= 1) break;
       }
     }
@@ -242,6 +254,7 @@ class Search {
 
 const std::vector<SearchSetting>& search_settings() {
   static const std::vector<SearchSetting> all{{"zero", &SearchSpace::zero},
+                                              {"zero-group", &SearchSpace::zero_group},
                                               {"tensor-parallel", &SearchSpace::tensor},
                                               {"sequence-parallel", &SearchSpace::sequence_parallel},
                                               {"pipeline-parallel", &SearchSpace::pipeline},

@@ -12,7 +12,7 @@ namespace trainyard::plan {
 
 // What a search may change. What is not free keeps the plan's value.
 struct SearchSpace {
-  bool zero = true, tensor = true, sequence_parallel = true, pipeline = true;
+  bool zero = true, zero_group = true, tensor = true, sequence_parallel = true, pipeline = true;
   bool schedule = true;  // the order of stages, with virtual stages
   bool experts = true;   // expert parallelism, and whether its all-to-all is hierarchical
   bool micro_batch = true, local_accumulation = true;
@@ -57,7 +57,7 @@ struct SearchResult {
 // better in the space, which has: degrees that divide the ranks; micro-batches that divide a rank's share of the global
 // batch evenly, up to 128 sequences; local accumulation of one micro-batch or of all; for stages the orders 1f1b,
 // interleaved with 2 to 8 virtual stages, and zero-bubble; sequence parallelism wherever there is tensor parallelism,
-// because it takes no longer and needs less memory.
+// because it takes no longer and needs less memory; with ZeRO 3 all ranks, or those of a node, as a zero group.
 //
 // The plan has a global batch, a sequence, lanes and a topology of all ranks.
 SearchResult search(const Plan& plan, const SearchSpace& space, StepTimer& timer, const SearchLimits& limits,

@@ -66,8 +66,10 @@ DataSeconds data_seconds(const Plan& plan, const Machine& machine, int stage, bo
   for (auto& c : calls) {
     if (rings && c.operation == "ordered_reduce_scatter") c.operation = "reduce_scatter";
     const double seconds = static_cast<double>(c.calls) * call_seconds(machine, plan.topology, c);
-    const bool gather = c.operation == "all_gather";
-    (!gather ? out.reductions : plan.zero == 3 && !c.group.is_stages() ? out.gathers : out.at_end) += seconds;
+    // The exchange of zero groups comes before the first gathers of a step, and goes on beside passes as they do.
+    const bool exchange = c.operation == "all_to_all", gather = c.operation == "all_gather";
+    const bool before_passes = exchange || (gather && plan.zero == 3 && !c.group.is_stages());
+    (before_passes ? out.gathers : gather ? out.at_end : out.reductions) += seconds;
   }
   return out;
 }

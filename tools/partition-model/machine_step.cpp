@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -41,6 +42,7 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
     p.dtype = base::DType::bf16;
     base::log_info("--dtype bf16, as most runs on GPUs have; --dtype f32 keeps f32");
   }
+  if (p.zero_group == plan::Plan::of_a_node) p.zero_group = std::max(1, machine.devices_per_node / p.tensor);
   if (o.device_memory.empty()) o.device_memory = machine.device_memory;
   if (o.host_memory.empty() && machine.device == base::DeviceKind::cuda)
     if (const auto bytes = plan::host_memory_of_device(machine); bytes > 0) o.host_memory = std::to_string(bytes);
