@@ -12,7 +12,8 @@ namespace trainyard::tools {
 // What flags leave open is free.
 plan::SearchSpace space_of(const Options& options, const ConfigFlags& flags);
 
-// Whether one of the flags asks for a search: its product is then a table of layouts, not of one plan.
+// Whether one of the flags asks for a search: its product is then a table of layouts, not of one plan. UsageError for
+// flags that contradict one another.
 bool searches(const Options& options);
 
 // Runs what the flags ask. Returns the text for stdout, and puts the best layout into `plan`. UsageError without a
