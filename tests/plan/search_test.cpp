@@ -237,7 +237,7 @@ TEST(Search, MoreNodesOneAfterTheOther) {
 }
 
 TEST(Search, LessAndLessMemory) {
-  auto of = search_of(4, 24, std::int64_t{80} << 30);
+  auto of = search_of(2, 12, std::int64_t{80} << 30);
   of.plan.model.hidden = 1024, of.plan.model.ffn = 4096, of.plan.model.heads = of.plan.model.kv_heads = 8;
   of.space.schedule = false;
   int heard = 0;
