@@ -62,14 +62,14 @@ std::string scale_table(plan::Scaled what, const std::vector<plan::ScalePoint>& 
   std::string none;
   for (const auto& p : points) {
     if (!p.best.found) {
-      none += fmt::format("{} {}: {}\n", base::count_text(p.value), plan::name_of(what), p.best.why_none);
+      none += fmt::format("{}: {}\n", base::counted(p.value, nodes ? "node" : "layer"), p.best.why_none);
       continue;
     }
     const auto& found = *p.best.found;
     rows.push_back({base::count_text(p.value),
                     nodes ? base::count_text(p.ranks) : base::count_text(plan::parameter_count(found.plan.model)),
                     plan::step_seconds_text(found.time.seconds),
-                    base::count_rate_text(plan::tokens_a_second(found), "tokens"),
+                    base::count_rate_text(plan::tokens_a_second(found), "tokens/s"),
                     base::rate_text(model_flops_of(found), "FLOP/s")});
     if (nodes) rows.back().push_back(fmt::format("{:.0f} %", 100 * plan::efficiency(found, *first)));
     rows.back().push_back(layout_name(found));

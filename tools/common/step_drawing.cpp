@@ -19,7 +19,7 @@ namespace trainyard::tools {
 namespace {
 
 constexpr std::size_t most_passes_drawn = 2000;
-constexpr int most_rows_of_step = 64;
+constexpr int most_stages_drawn = 64, most_nodes_drawn = 32;
 
 using Kind = plan::Action::Kind;
 
@@ -61,13 +61,16 @@ double end_of_drawn(const plan::Simulated& run, int rows) {
 }
 
 SvgPanel passes_panel(const plan::Plan& plan, const plan::Simulated& run, const plan::StepTime& time) {
-  const int rows = std::min(plan.pipeline, most_rows_of_step);
+  const int rows = std::min(plan.pipeline, most_stages_drawn);
   const double end = end_of_drawn(run, rows);
   const bool whole = end == run.seconds;
   const double shown = whole ? time.seconds : end;
   const double unit = shown < 1e-3 ? 1e6 : shown < 1 ? 1e3 : 1;
   SvgPanel p;
-  p.x = {unit == 1 ? "time, s" : unit == 1e3 ? "time, ms" : "time, us", SvgScale::linear};
+  p.x = {fmt::format("time, {}; numbers: micro-batches, blank: waiting", unit == 1     ? "s"
+                                                                         : unit == 1e3 ? "ms"
+                                                                                       : "us"),
+         SvgScale::linear};
   p.y = {"pipeline stage", SvgScale::linear};
   p.title = whole ? fmt::format("a step of {}", plan::step_seconds_text(time.seconds))
                   : fmt::format("the first {} of a step of {}", plan::step_seconds_text(end),
@@ -123,7 +126,7 @@ std::vector<MemoryPart> parts_of(const plan::MemoryBytes& memory, base::DeviceKi
 }
 
 SvgPanel memory_panel(const plan::Plan& plan) {
-  const int rows = std::min(plan.pipeline, most_rows_of_step);
+  const int rows = std::min(plan.pipeline, most_stages_drawn);
   std::vector<plan::MemoryBytes> memory;
   std::int64_t most = plan.device_memory;
   for (int stage = 0; stage < rows; ++stage) {
@@ -166,7 +169,7 @@ SvgPanel memory_panel(const plan::Plan& plan) {
 
 SvgPanel nodes_panel(const plan::Plan& plan, const plan::Machine& machine) {
   const int world = plan.topology.world(), each = machine.devices_per_node, nodes = (world + each - 1) / each,
-            rows = std::clamp(static_cast<int>(most_passes_drawn) / each, 1, std::min(nodes, most_rows_of_step));
+            rows = std::clamp(static_cast<int>(most_passes_drawn) / each, 1, std::min(nodes, most_nodes_drawn));
   const bool many = plan.pipeline > 1;
   SvgPanel p;
   p.title = fmt::format("ranks of {}: {}", base::counted(nodes, "node"),
@@ -174,11 +177,11 @@ SvgPanel nodes_panel(const plan::Plan& plan, const plan::Machine& machine) {
                              : "d replica (its color), t tensor-parallel rank");
   if (rows < nodes) p.title += fmt::format("; the first {}", rows);
   p.x = {"device of the node", SvgScale::linear};
-  p.y = {"ranks of a node", SvgScale::linear};
+  p.y = {"first rank of a node", SvgScale::linear};
   p.bands.push_back({{{8, 0}}, {}});  // nothing to see: cells of few devices a node do not fill the width
   for (int node = 0; node < rows; ++node) {
     const int first = node * each, last = std::min(world, first + each) - 1;
-    p.y.names.push_back(first == last ? std::to_string(first) : fmt::format("{}-{}", first, last));
+    p.y.names.push_back(std::to_string(first));
     for (int rank = first; rank <= last; ++rank) {
       const int stage = plan.stage_of(rank), replica = plan.topology.coordinate(rank, plan::Axis::data),
                 share = plan.topology.coordinate(rank, plan::Axis::tensor);
@@ -200,11 +203,13 @@ SvgPanel nodes_panel(const plan::Plan& plan, const plan::Machine& machine) {
   return p;
 }
 
-// Text inside of low bars would cover other rows.
-void drop_texts_of_low_rows(SvgPanel& panel, double height) {
+// Rows of one height, lower ones where there are many. Text inside of these would cover other rows.
+void set_height(SvgPanel& panel) {
   constexpr double beside_rows = 120, text_row = 13;
-  if ((height - beside_rows) / static_cast<double>(panel.y.names.size()) >= text_row) return;
-  for (auto& bar : panel.bars) bar.text.clear();
+  const auto rows = static_cast<double>(panel.y.names.size());
+  panel.height = std::clamp(beside_rows + (rows > 8 ? 16 : 24) * rows, 170.0, 640.0);
+  if ((panel.height - beside_rows) / rows < text_row)
+    for (auto& bar : panel.bars) bar.text.clear();
 }
 
 }  // namespace
@@ -212,16 +217,12 @@ void drop_texts_of_low_rows(SvgPanel& panel, double height) {
 std::string step_drawing(const plan::Plan& plan, const plan::Simulated& run, const plan::StepTime& time,
                          const plan::Machine& machine) {
   std::vector<SvgPanel> panels{passes_panel(plan, run, time), memory_panel(plan), nodes_panel(plan, machine)};
-  std::size_t rows = 1;
-  for (const auto& p : panels) rows = std::max(rows, p.y.names.size());
-  const double height = std::clamp(120 + 22.0 * static_cast<double>(rows), 240.0, 560.0);
-  for (auto& p : panels) drop_texts_of_low_rows(p, height);
+  for (auto& p : panels) set_height(p);
   const auto layout = plan::layout_text(plan);
-  return svg_drawing(
-      panels,
-      fmt::format("{} on {} of {}{}{}; numbers in passes: micro-batches; blank: waiting", plan.model.name,
-                  base::counted(plan.topology.world(), "rank"), machine.name, layout.empty() ? "" : ": ", layout),
-      {1, 980, height});
+  return svg_drawing(panels,
+                     fmt::format("{} on {} of {}{}{}", plan.model.name, base::counted(plan.topology.world(), "rank"),
+                                 machine.name, layout.empty() ? "" : ": ", layout),
+                     {1, 980});
 }
 
 }  // namespace trainyard::tools

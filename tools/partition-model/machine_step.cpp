@@ -73,7 +73,7 @@ std::string step_time_text(const plan::Plan& p, const plan::StepInterval& step, 
     if (t.*part.seconds > 0) out += row(part.name, t.*part.seconds);
   out += row("all", t.seconds);
   out += fmt::format("  between {} and {}, {} of all ranks\n", plan::step_seconds_text(step.low),
-                     plan::step_seconds_text(step.high), base::count_rate_text(tokens_of(p) / t.seconds, "tokens"));
+                     plan::step_seconds_text(step.high), base::count_rate_text(tokens_of(p) / t.seconds, "tokens/s"));
   const double device = plan::device_flops(p, t.seconds), model = plan::device_model_flops(p, t.seconds);
   const double peak = base::is_narrow(p.dtype) && machine.flops_16bit > 0 ? machine.flops_16bit : machine.flops_32bit;
   out += fmt::format("  {} a device, {} without what is recomputed", base::rate_text(device, "FLOP/s"),

@@ -69,15 +69,18 @@ std::string scale_text(const Options& o, const plan::SearchOf& of) {
   std::vector<plan::ScalePoint> points;
   Progress progress("scale", ProgressMode::automatic);
   for (const auto value : scale.values) {
-    progress.show(fmt::format("{} {}, {} of {}", base::count_text(value), plan::name_of(scale.what), points.size() + 1,
+    progress.show(fmt::format("{} {}, {} of {}", plan::name_of(scale.what), base::count_text(value), points.size() + 1,
                               scale.values.size()),
                   value == scale.values.back() ? Progress::Update::last : Progress::Update::passing);
     points.push_back(plan::scaled(of, scale.what, value));
   }
+  const bool nodes = scale.what == plan::Scaled::nodes;
+  const auto best = nodes ? points.size() - 1 : 0;  // most nodes, or fewest layers
   if (std::none_of(points.begin(), points.end(), [](const auto& p) { return p.best.found.has_value(); }))
-    throw base::InputError(fmt::format("--scale {}: nothing fits; with {} {}: {}", o.scale, points.back().value,
-                                       plan::name_of(scale.what), points.back().best.why_none),
-                           of.space.offload ? "more nodes" : "more nodes, or --offload auto");
+    throw base::InputError(
+        fmt::format("--scale {}: nothing fits, not even with {}: {}", o.scale,
+                    base::counted(points[best].value, nodes ? "node" : "layer"), points[best].best.why_none),
+        of.space.offload ? "more nodes, or a smaller model" : "more nodes, or --offload auto");
   return put(o, o.svg, scale_drawing(scale.what, points, of.machine.name),
              o.json ? scale_json(scale.what, points) : scale_table(scale.what, points));
 }
