@@ -49,6 +49,12 @@ bool may_recompute(const Plan& plan, Recompute form) {
   return form == Recompute::none || plan.pipeline_schedule != PipelineSchedule::zero_bubble;
 }
 
+Recomputation all_but_the_last(const Plan& plan) {
+  const auto layers = most_layers(plan);
+  return with_layers(Recompute::layers, layers - 1, layers,
+                     may_recompute(plan, Recompute::selective) ? Others::selective : Others::none);
+}
+
 // Where stages begin at the same layers, each further layer needs less memory, except for the last one in the form
 // `layers`: while it is computed again, all that it has stays, and its input does so, too. So halving the interval
 // finds the fewest, and the last is tried apart. With --partition flops, a share may move a stage, and another share

@@ -26,4 +26,8 @@ Recomputation fitting_recomputation(const Plan& plan, std::int64_t bytes);
 // May the plan have this form? Not all forms go with its schedule, and activations elsewhere need `layers`.
 bool may_recompute(const Plan& plan, Recompute form);
 
+// All layers but the last of a stage in full. Where few micro-batches are in flight this needs less memory than all
+// layers: while the last one is computed again, all that it has stays, and its input does so, too.
+Recomputation all_but_the_last(const Plan& plan);
+
 }  // namespace trainyard::plan

@@ -226,8 +226,9 @@ class Search {
     if (const auto bytes = fits(plan)) return bytes;
     auto full = plan;
     if (space_.recompute && may_recompute(plan, Recompute::layers)) {
-      full.recompute = Recompute::layers;
-      if (fits(full)) {
+      auto almost = plan;
+      full.recompute = Recompute::layers, almost.recompute = all_but_the_last(plan);
+      if (fits(full) || fits(almost)) {
         plan.recompute = fitting_recomputation(plan, limit);
         return fits(plan);
       }

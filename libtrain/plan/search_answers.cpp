@@ -21,6 +21,19 @@ SearchResult search(const SearchOf& of) {
   return search(of.plan, of.space, timer, of.limits, of.kernels);
 }
 
+std::string why_none(const SearchOf& of, const SearchResult& result) {
+  const auto& c = result.counts;
+  const auto ranks = base::counted(of.plan.topology.world(), "rank"), layouts = base::count_text(c.layouts);
+  if (c.layouts == 0)
+    return fmt::format("no layout divides a global batch of {} among {}", base::count_text(of.plan.global_batch),
+                       ranks);
+  if (c.too_large == 0)
+    return fmt::format("none of {} layouts is possible on {}{}", layouts, ranks,
+                       result.refusal.empty() ? "" : ": " + result.refusal);
+  return fmt::format("none of {} layouts fits {} a rank on {}", layouts, base::size_text(of.limits.device_bytes),
+                     ranks);
+}
+
 Plan on_ranks(Plan plan, int ranks) {
   plan.topology = topology_of(plan, ranks);
   return plan;
@@ -29,18 +42,15 @@ Plan on_ranks(Plan plan, int ranks) {
 namespace {
 
 // No rank has less, whatever the layout: weights, gradients and the optimizer's states over all ranks.
-bool may_fit(const SearchOf& of, int ranks) {
-  if (of.limits.device_bytes == 0 || of.space.offload) return true;
-  return model_state_bytes(parameter_count(of.plan.model), ranks, 3, of.plan.dtype, of.plan.gradient_dtype,
-                           *of.plan.states().optimizer) <= static_cast<double>(of.limits.device_bytes);
+double least_bytes(const SearchOf& of) {
+  if (of.space.offload) return 0;
+  return model_state_bytes(parameter_count(of.plan.model), of.plan.topology.world(), 3, of.plan.dtype,
+                           of.plan.gradient_dtype, *of.plan.states().optimizer);
 }
 
 std::optional<FoundPlan> best_on(SearchOf of, int ranks) {
-  if (!may_fit(of, ranks)) return {};
-  of.plan = on_ranks(of.plan, ranks), of.limits.top = 1;
-  auto found = search(of);
-  if (found.best.empty()) return {};
-  return std::move(found.best.front());
+  of.plan = on_ranks(of.plan, ranks);
+  return best_of(std::move(of)).found;
 }
 
 // The plan with one setting of the other one.
@@ -64,6 +74,19 @@ const StepTimePart& largest_difference(const StepTime& slow, const StepTime& fas
 }
 
 }  // namespace
+
+BestPlan best_of(SearchOf of) {
+  of.limits.top = 1;
+  const double least = least_bytes(of);
+  if (of.limits.device_bytes > 0 && least > static_cast<double>(of.limits.device_bytes))
+    return {{},
+            fmt::format("weights, gradients and states of the optimizer need {} a rank on {}",
+                        base::size_text(static_cast<std::int64_t>(least)),
+                        base::counted(of.plan.topology.world(), "rank"))};
+  auto result = search(of);
+  if (result.best.empty()) return {{}, why_none(of, result)};
+  return {std::move(result.best.front()), {}};
+}
 
 std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best) {
   const auto layout = layout_text(asked);
@@ -156,13 +179,6 @@ std::vector<ShadowPrice> shadow_prices(const SearchOf& of) {
     if (const auto found = best_on(std::move(other), of.plan.topology.world()))
       out.push_back({what, found->time.seconds});
   }
-  return out;
-}
-
-std::vector<OnNodes> scaling(const SearchOf& of, const std::vector<int>& nodes) {
-  std::vector<OnNodes> out;
-  for (const int n : nodes)
-    if (auto found = best_on(of, n * of.machine.devices_per_node)) out.push_back({n, std::move(*found)});
   return out;
 }
 

@@ -1,5 +1,5 @@
 // Answers that take several searches: why a layout is not the best, the fewest nodes, the largest model, what more of a
-// machine would give.
+// machine would give. Scaling is in plan/scale.h, and less memory in plan/frontier.h.
 #pragma once
 
 #include "libtrain/plan/search.h"
@@ -20,6 +20,15 @@ struct SearchOf {
   Kernels kernels = Kernels::ours;
 };
 SearchResult search(const SearchOf& of);
+// Why a search found nothing: "none of 120 layouts fits 80.0 GB a rank on 8 ranks".
+std::string why_none(const SearchOf& of, const SearchResult& result);
+
+// The best layout alone, or why there is none.
+struct BestPlan {
+  std::optional<FoundPlan> found;
+  std::string why_none;  // empty: found
+};
+BestPlan best_of(SearchOf of);
 
 // The plan on so many ranks.
 Plan on_ranks(Plan plan, int ranks);
@@ -46,8 +55,5 @@ struct ShadowPrice {
   double seconds = 0;
 };
 std::vector<ShadowPrice> shadow_prices(const SearchOf& of);
-
-// The best layouts on 1, 2, 4 ... nodes: those numbers of `nodes` on which some layout fits.
-std::vector<OnNodes> scaling(const SearchOf& of, const std::vector<int>& nodes);
 
 }  // namespace trainyard::plan

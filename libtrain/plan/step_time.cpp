@@ -13,7 +13,6 @@
 #include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/machine_time.h"
-#include "libtrain/plan/schedule/simulate.h"
 
 #include <algorithm>
 #include <functional>
@@ -127,17 +126,6 @@ MovingSeconds moving_seconds(const Plan& plan, const Machine& machine, int stage
                                          static_cast<double>(disk.written) / writes));
   }
   return out;
-}
-
-// The lists of all stages for so many micro-batches of a rank.
-double simulated_seconds(const Plan& plan, const std::vector<PartCosts>& costs, double message, std::int64_t micros) {
-  std::vector<std::vector<Action>> lists;
-  const BatchPlan batch{micros, 1, 1, 1};
-  for (int stage = 0; stage < plan.pipeline; ++stage)
-    lists.push_back(step_actions(batch, 0, pipeline_of(plan, stage, batch), stage));
-  const auto run = simulate(lists, plan.virtual_stages, costs, message, micros);
-  TRAINYARD_ASSERT(run.problem.empty(), "the lists of a plan do not end: {}", run.problem);
-  return run.seconds;
 }
 
 }  // namespace
@@ -267,18 +255,31 @@ double StepTimer::run_seconds(const Plan& plan, const std::vector<BlockSeconds>&
   return place->second;
 }
 
-// Of many micro-batches only some are simulated: the middle of a step repeats itself with each micro-batch that every
-// stage computes.
-double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const {
+// The lists of all stages for so many micro-batches of a rank.
+Simulated StepTimer::simulated(const Plan& plan, const std::vector<BlockSeconds>& parts, std::int64_t micros) const {
   std::vector<PartCosts> costs;
   for (const auto& part : parts) costs.push_back({part.forward, part.inputs, part.weights, 0});
   const double message =
       message_seconds(machine_, plan.topology, static_cast<double>(stream_bytes(plan.model, plan.micro())));
+  std::vector<std::vector<Action>> lists;
+  const BatchPlan batch{micros, 1, 1, 1};
+  for (int stage = 0; stage < plan.pipeline; ++stage)
+    lists.push_back(step_actions(batch, 0, pipeline_of(plan, stage, batch), stage));
+  auto run = simulate(lists, plan.virtual_stages, costs, message, micros);
+  TRAINYARD_ASSERT(run.problem.empty(), "the lists of a plan do not end: {}", run.problem);
+  return run;
+}
+
+Simulated StepTimer::run(const Plan& plan) { return simulated(plan, parts(plan), plan.batch().micros_of(0)); }
+
+// Of many micro-batches only some are simulated: the middle of a step repeats itself with each micro-batch that every
+// stage computes.
+double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const {
   const std::int64_t micros = plan.batch().micros_of(0), stages = plan.pipeline, few = 2 * stages + micros % stages,
                      more = few + stages;
-  if (micros <= more) return simulated_seconds(plan, costs, message, micros);
-  const double of_few = simulated_seconds(plan, costs, message, few),
-               of_more = simulated_seconds(plan, costs, message, more);
+  const auto seconds = [&](std::int64_t of) { return simulated(plan, parts, of).seconds; };
+  if (micros <= more) return seconds(micros);
+  const double of_few = seconds(few), of_more = seconds(more);
   return of_few + static_cast<double>((micros - few) / stages) * (of_more - of_few);
 }
 
@@ -370,7 +371,9 @@ PredictedStep predicted_step(const StepInterval& interval, const Machine& machin
 }
 
 std::string step_seconds_text(double seconds) {
-  return seconds >= 1 && seconds < 1000 ? base::rate_text(seconds, "s") : base::duration_text(seconds);
+  if (seconds >= 1000) return base::duration_text(seconds);
+  if (seconds >= 0.9995 || seconds == 0) return base::rate_text(seconds, "s");
+  return seconds >= 0.9995e-3 ? base::rate_text(1e3 * seconds, "ms") : base::rate_text(1e6 * seconds, "us");
 }
 
 double device_flops(const Plan& plan, double seconds) { return plan.flops / plan.topology.world() / seconds; }

@@ -3,6 +3,7 @@
 
 #include "libtrain/plan/machine/machine.h"
 #include "libtrain/plan/plan.h"
+#include "libtrain/plan/schedule/simulate.h"
 
 #include <array>
 #include <cstdint>
@@ -69,6 +70,9 @@ class StepTimer {
   // stages take, with the waiting for one another.
   double at_least(const Plan& plan);
   double passes(const Plan& plan);
+  // The passes of all micro-batches on all stages. It ends where only the calls, the update and the moves at the end of
+  // time() follow. Takes time and memory in proportion to micro-batches times parts of plan.stages.
+  Simulated run(const Plan& plan);
 
  private:
   // Of one micro-batch in one block on one rank, in two sums of the same seconds: by pass, and by what takes them.
@@ -88,6 +92,7 @@ class StepTimer {
   BlockSeconds block_seconds(const Plan& plan, const Segment& segment, Recompute recompute) const;
   double run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts);
   double run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const;
+  Simulated simulated(const Plan& plan, const std::vector<BlockSeconds>& parts, std::int64_t micros) const;
 
   ModelConfig model_;
   Machine machine_;

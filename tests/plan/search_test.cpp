@@ -2,9 +2,11 @@
 #include "libtrain/plan/search.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/frontier.h"
 #include "libtrain/plan/layout_text.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/recompute_choice.h"
+#include "libtrain/plan/scale.h"
 #include "libtrain/plan/search_answers.h"
 #include "libtrain/plan/spec/presets.h"
 
@@ -190,6 +192,77 @@ TEST(Search, FewestNodesAndLargestModel) {
   deeper.plan.model.layers = largest->plan.model.layers + 1;
   EXPECT_TRUE(search(deeper).best.empty());
   EXPECT_LT(largest->plan.model.layers, 24);
+}
+
+TEST(Search, NumbersOfNodesAndLayers) {
+  const auto read = [](const std::string& text) { return scale_of_text(text, "--scale", machine_of_test()); };
+  using Values = std::vector<std::int64_t>;
+  EXPECT_EQ(read("nodes=1:128").values, (Values{1, 2, 4, 8, 16, 32, 64, 128}));
+  EXPECT_EQ(read("nodes=3:20").values, (Values{3, 6, 12}));
+  EXPECT_EQ(read("nodes=1,2,3,6").values, (Values{1, 2, 3, 6}));
+  EXPECT_EQ(read("nodes=5").values, (Values{5}));
+  EXPECT_EQ(read("nodes=262144").values, (Values{262144}));  // 1,048,576 ranks of 4 a node
+  EXPECT_EQ(read("layers=12:96").values, (Values{12, 24, 48, 96}));
+  EXPECT_EQ(read("layers=12:96").what, Scaled::layers);
+  for (const char* text : {"", "nodes", "ranks=1:2", "nodes=", "nodes=0:4", "nodes=4:1", "nodes=1:", "nodes=1:2:3",
+                           "nodes=1,,2", "nodes=2,1", "nodes=2,2", "nodes=1.5", "nodes=-1", "nodes=262145",
+                           "nodes=1:9223372036854775807", "layers=10001", "nodes=99999999999999999999"})
+    EXPECT_THROW(read(text), base::UsageError) << text;
+}
+
+TEST(Search, MoreNodesOneAfterTheOther) {
+  const auto of = search_of(4, 24, 0);
+  const auto one = scaled(of, Scaled::nodes, 1), two = scaled(of, Scaled::nodes, 2);
+  ASSERT_TRUE(one.best.found && two.best.found);
+  EXPECT_EQ(std::pair(one.ranks, two.ranks), std::pair(4, 8));
+  EXPECT_EQ(one.best.found->time.seconds, best_seconds(of));
+  EXPECT_EQ(two.best.found->time.seconds, best_seconds(search_of(8, 24, 0)));
+  EXPECT_DOUBLE_EQ(efficiency(*two.best.found, *one.best.found),
+                   one.best.found->time.seconds / two.best.found->time.seconds / 2);
+  auto deeper = of;
+  deeper.plan.model.layers = 8;
+  EXPECT_EQ(scaled(of, Scaled::layers, 8).best.found->time.seconds, best_seconds(deeper));
+
+  auto fixed = search_of(4, 6, 0);
+  fixed.space.tensor = fixed.space.pipeline = false;
+  const auto undivided = scaled(fixed, Scaled::nodes, 1);
+  EXPECT_FALSE(undivided.best.found);
+  EXPECT_EQ(undivided.best.why_none, "no layout divides a global batch of 6 among 4 ranks");
+  auto small_devices = of;
+  small_devices.limits.device_bytes = 1 << 20;
+  EXPECT_NE(scaled(small_devices, Scaled::nodes, 1).best.why_none.find("a rank on 4 ranks"), std::string::npos);
+  auto experts = of;
+  experts.plan.model.experts.count = {4, 8};
+  EXPECT_NE(scaled(experts, Scaled::layers, 3).best.why_none, "");  // experts of two layers, and three
+}
+
+TEST(Search, LessAndLessMemory) {
+  auto of = search_of(2, 12, std::int64_t{80} << 30);
+  of.plan.model.hidden = 1024, of.plan.model.ffn = 4096, of.plan.model.heads = of.plan.model.kv_heads = 8;
+  of.space.schedule = false;
+  int heard = 0;
+  const auto all = frontier(of, 5, [&](int done, int most) {
+    EXPECT_EQ(done, ++heard);
+    EXPECT_LE(done, most);
+  });
+  const auto seconds_in = [&](std::int64_t bytes) {
+    auto other = of;
+    other.limits.device_bytes = bytes;
+    return best_seconds(other);
+  };
+  ASSERT_GE(all.size(), 3u);
+  EXPECT_GE(heard, 5);
+  EXPECT_EQ(all.back().time.seconds, seconds_in(of.limits.device_bytes));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].time.seconds, seconds_in(all[i].bytes)) << i;
+    EXPECT_GT(seconds_in(all[i].bytes - 1), all[i].time.seconds) << i;
+    if (i == 0) continue;
+    EXPECT_LT(all[i - 1].bytes, all[i].bytes);
+    EXPECT_GT(all[i - 1].time.seconds, all[i].time.seconds);
+  }
+  EXPECT_TRUE(std::isinf(seconds_in(all.front().bytes * 96 / 100)));
+  of.limits.device_bytes = 1 << 20;
+  EXPECT_TRUE(frontier(of, 5).empty());
 }
 
 TEST(Search, PlansKeepTheirStepTime) {

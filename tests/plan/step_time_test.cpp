@@ -152,5 +152,38 @@ TEST(StepTime, PartsAddUpAndWordsOfAssumeAreKnown) {
   EXPECT_THROW(execution_of_text("ring", "--assume"), base::UsageError);
 }
 
+// The whole run has the seconds that time() extrapolates from fewer micro-batches.
+TEST(StepTime, TheRunOfAllMicroBatches) {
+  const auto machine = load_machine("dgx-a100-80");
+  for (const auto schedule :
+       {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved, PipelineSchedule::zero_bubble})
+    for (const int stages : {1, 4}) {
+      if (stages == 1 && schedule != PipelineSchedule::one_f_one_b) continue;
+      auto p = plan_of({2304, 24, 24, 2 * stages, 2, stages, 1, 1, 42, 0, 0}, true);
+      p.pipeline_schedule = schedule;
+      if (schedule == PipelineSchedule::interleaved) p.virtual_stages = 3, p.global_batch = 44;
+      p.stages = stages_of(p);
+      StepTimer timer(p.model, machine);
+      const auto time = timer.time(p);
+      const auto run = timer.run(p);
+      const double passes = time.products + time.attention + time.kernels + time.tensor + time.experts;
+      EXPECT_NEAR(run.seconds, passes + time.idle, 1e-9 * run.seconds) << stages;
+      ASSERT_EQ(std::ssize(run.stages), stages);
+      EXPECT_NEAR(base::at(run.stages, time.stage).busy, passes, 1e-9 * passes);
+      const auto halves = schedule == PipelineSchedule::zero_bubble ? 3 : 2;
+      for (const auto& stage : run.stages)
+        EXPECT_EQ(std::ssize(stage.work), p.global_batch * p.virtual_stages * halves) << stages;
+    }
+}
+
+TEST(StepTime, SecondsHaveThreeDigits) {
+  EXPECT_EQ(step_seconds_text(34.14), "34.1 s");
+  EXPECT_EQ(step_seconds_text(0.5234), "523 ms");
+  EXPECT_EQ(step_seconds_text(0.9996), "1.00 s");
+  EXPECT_EQ(step_seconds_text(0.9994), "999 ms");
+  EXPECT_EQ(step_seconds_text(0.000012), "12.0 us");
+  EXPECT_EQ(step_seconds_text(0), "0.00 s");
+}
+
 }  // namespace step_time_test
 }  // namespace trainyard::plan

@@ -1,5 +1,6 @@
 #!/bin/bash
-# --force replaces only plans, profiles and drawings of ours: no thesis, no input, nothing behind a link.
+# --force replaces only plans, profiles and drawings of ours: no thesis, no input, nothing behind a link. Drawings of
+# partition-model do so without --force.
 # usage: force.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -27,4 +28,19 @@ ln -s plan.json link.json
 spared 'link.json is not replaced: it is a symbolic link' plan.json "${plan[@]}" --output link.json
 : >empty.json
 "${plan[@]}" --output empty.json --force >/dev/null 2>err || fail "a plan over nothing: $(cat err)"
+planner=(partition-model --model gpt2-nano --machine dgx-a100-80 --global-batch 64)
+spared 'thesis is not replaced: it is no drawing' thesis "${planner[@]}" --draw thesis
+spared 'thesis is not replaced: it is no drawing' thesis "${planner[@]}" --frontier thesis
+spared 'thesis is not replaced: it is no drawing' thesis "${planner[@]}" --scale nodes=1:2 --svg thesis
+for i in 1 2; do "${planner[@]}" --draw step.svg >out 2>err && grep -q '<svg ' step.svg && grep -q ' of all ranks' out || fail "a step over a step: $(cat err)"; done
+"${planner[@]}" --scale nodes=1:2 --svg scale.svg >out 2>err && grep -q '<svg ' scale.svg && grep -q '^ *2  *16 ' out || fail "scaling: $(cat out err)"
+"${planner[@]}" --frontier - >out 2>err && grep -q 'memory of a rank' out || fail "a frontier: $(cat err)"
+refused 2 '--scale needs a machine' partition-model --model gpt2-nano --scale nodes=1:2
+refused 2 '--draw needs a machine' partition-model --model gpt2-nano --draw step.svg
+refused 2 'numbers that ascend' "${planner[@]}" --scale nodes=2:1
+refused 2 '--svg is the picture of --scale' "${planner[@]}" --svg scale.svg
+refused 2 '--scale varies the nodes, and --nodes sets them' "${planner[@]}" --scale nodes=1:2 --nodes 2
+refused 2 '--scale and --frontier are two questions' "${planner[@]}" --scale nodes=1:2 --frontier frontier.svg
+refused 2 '--draw is about one layout' "${planner[@]}" --scale nodes=1:2 --draw step.svg
+refused 3 '--scale nodes=1:2: nothing fits' "${planner[@]}" --scale nodes=1:2 --device-memory 1MB
 passed

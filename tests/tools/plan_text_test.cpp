@@ -1,6 +1,8 @@
-// The table of a plan in both of its forms.
+// The table of a plan in both of its forms, the picture of its step, and what searches found.
 #include "tools/common/plan_text.h"
 #include "libtrain/plan/spec/presets.h"
+#include "tools/common/search_report.h"
+#include "tools/common/step_drawing.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -110,6 +112,105 @@ TEST(PlanText, SaysWhatEachStageSends) {
       << text;
   text = tools::plan_table(accumulated, base::Sizes::rounded);
   EXPECT_EQ(text.find("--local-accumulation"), std::string::npos) << "one round, nothing to save: " << text;
+}
+
+std::int64_t count_of(const std::string& text, const std::string& what) {
+  std::int64_t n = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+// Two stages of two replicas of two tensor-parallel ranks, on nodes of four devices.
+plan::Plan of_stages(std::int64_t global_batch) {
+  auto p = sample(8);
+  p.zero = 1, p.micro_batch = 1, p.global_batch = global_batch;
+  p.tensor = p.pipeline = 2, p.model.lanes = 2, p.topology = plan::replicas_of(8, 2, 2);
+  p.device = base::DeviceKind::cuda, p.device_memory = 2'000'000'000;
+  p.stages = plan::stages_of(p);
+  return p;
+}
+std::string drawn(const plan::Plan& p) {
+  auto machine = plan::load_machine("dgx-a100-80");
+  machine.devices_per_node = 4;
+  plan::StepTimer timer(p.model, machine);
+  return tools::step_drawing(p, timer.run(p), timer.time(p), machine);
+}
+
+TEST(StepDrawing, PassesMemoryAndRanks) {
+  const auto p = of_stages(16);
+  const auto svg = drawn(p);
+  EXPECT_EQ(count_of(svg, ", forward of micro-batch "), 16) << "8 of a replica in each of two stages";
+  EXPECT_EQ(count_of(svg, ", backward of micro-batch "), 16);
+  EXPECT_EQ(count_of(svg, "<title>data-parallel calls: "), 2);
+  EXPECT_NE(svg.find(">a step of "), std::string::npos);
+  EXPECT_NE(svg.find("a device has 2.00 GB"), std::string::npos);
+  for (int stage = 0; stage < 2; ++stage) {
+    const auto memory = plan::memory_of_stage(p, stage);
+    for (const auto& [name, bytes] : {std::pair{"reserve", memory.reserve},
+                                      std::pair{"activations", memory.categories[base::MemoryCategory::activations]},
+                                      std::pair{"parameters", memory.categories[base::MemoryCategory::parameters]}})
+      EXPECT_NE(svg.find(fmt::format("<title>stage {}, {}: {}</title>", stage, name, base::size_text(bytes))),
+                std::string::npos)
+          << stage << " " << name;
+  }
+  EXPECT_EQ(count_of(svg, "<title>rank "), 8);
+  EXPECT_NE(svg.find("<title>rank 6: pipeline stage 1, replica 1, tensor-parallel rank 0</title>"), std::string::npos);
+  EXPECT_NE(svg.find("ranks of 2 nodes"), std::string::npos);
+}
+
+TEST(StepDrawing, OfManyPassesTheFirst) {
+  const auto svg = drawn(of_stages(1200));  // 600 micro-batches of a replica, two passes of each in two stages
+  const auto passes = count_of(svg, " of micro-batch ");
+  EXPECT_LE(passes, 2000);
+  EXPECT_GE(passes, 1990);
+  EXPECT_EQ(count_of(svg, "<title>data-parallel calls: "), 0) << "they follow what is not drawn";
+  EXPECT_NE(svg.find(">the first "), std::string::npos);
+}
+
+plan::FoundPlan found_on(int ranks, double seconds) {
+  auto p = sample(ranks);
+  plan::FoundPlan out{p, {}, 3'000'000'000};
+  out.time.seconds = out.time.products = seconds;
+  return out;
+}
+
+TEST(SearchReport, Scaling) {
+  const std::vector<plan::ScalePoint> points{
+      {1, 4, {found_on(4, 2), ""}}, {3, 12, {{}, "too much"}}, {4, 16, {found_on(16, 0.625), ""}}};
+  const auto text = tools::scale_table(plan::Scaled::nodes, points);
+  // 32 sequences of 256 tokens in 2 s on 4 ranks, and in 0.625 s on 16.
+  EXPECT_NE(text.find("    1      4  2.00 s   4,100 tokens/s"), std::string::npos) << text;
+  EXPECT_NE(text.find("    4     16  625 ms  13,100 tokens/s"), std::string::npos) << text;
+  EXPECT_NE(text.find(" 100 %  --zero 3 --micro-batch 4\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(" 80 %  --zero 3 --micro-batch 4\n"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("\n3 nodes: too much\n")) << text;
+  std::istringstream lines(tools::scale_json(plan::Scaled::nodes, points));
+  std::vector<nlohmann::json> json;
+  for (std::string line; std::getline(lines, line);) json.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(json.size(), 3u);
+  EXPECT_EQ(json[1], (nlohmann::json{{"nodes", 3}, {"ranks", 12}, {"why_none", "too much"}}));
+  EXPECT_EQ(json[2]["nodes"], 4);
+  EXPECT_DOUBLE_EQ(json[2]["efficiency"], 0.8);
+  EXPECT_DOUBLE_EQ(json[2]["tokens_per_second"], 32 * 256 / 0.625);
+  const auto svg = tools::scale_drawing(plan::Scaled::nodes, points, "a machine");
+  EXPECT_NE(svg.find(">ideal<"), std::string::npos);
+  EXPECT_EQ(count_of(svg, "class=\"dot\""), 4);
+  const auto layers = tools::scale_drawing(plan::Scaled::layers, points, "a machine");
+  EXPECT_EQ(layers.find(">ideal<"), std::string::npos);
+  EXPECT_NE(tools::scale_table(plan::Scaled::layers, points).find("layers  parameters"), std::string::npos);
+}
+
+TEST(SearchReport, TimeOverMemory) {
+  auto small = found_on(4, 3);
+  small.bytes = 1'500'000'000;
+  const std::vector<plan::FoundPlan> all{small, found_on(4, 2)};
+  const auto text = tools::frontier_table(all);
+  EXPECT_NE(text.find("1.50 GB  3.00 s            1.50"), std::string::npos) << text;
+  EXPECT_NE(text.find("3.00 GB  2.00 s            1.00"), std::string::npos) << text;
+  EXPECT_EQ(count_of(tools::frontier_json(all), "\"rank_bytes\""), 2);
+  const auto svg = tools::frontier_drawing(all, 80'000'000'000, "a machine");
+  EXPECT_EQ(count_of(svg, "class=\"dot\""), 2);
+  EXPECT_NE(svg.find("no faster layout up to the 80.0 GB of a device"), std::string::npos);
 }
 
 }  // namespace

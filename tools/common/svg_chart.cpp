@@ -292,18 +292,23 @@ class Panel {
 }  // namespace
 
 std::string svg_drawing(const std::vector<SvgPanel>& panels, const std::string& caption, SvgLayout layout) {
-  const int rows = (static_cast<int>(panels.size()) + layout.columns - 1) / layout.columns;
-  const double width = layout.columns * layout.width, height = rows * layout.height + 30;
+  std::string drawn;
+  double y = 0, row_height = 0;
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    const int column = static_cast<int>(i) % layout.columns;
+    if (column == 0) y += row_height, row_height = 0;
+    auto own = layout;
+    if (panels[i].height > 0) own.height = panels[i].height;
+    row_height = std::max(row_height, own.height);
+    drawn += Panel(panels[i], column * layout.width, y, own).draw();
+  }
+  const double width = layout.columns * layout.width, height = y + row_height + 30;
   auto out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
       "font-family=\"sans-serif\">\n",
       width, height);
   out += style;
-  out += "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n";
-  for (std::size_t i = 0; i < panels.size(); ++i)
-    out += Panel(panels[i], static_cast<int>(i) % layout.columns * layout.width,
-                 static_cast<int>(i) / layout.columns * layout.height, layout)
-               .draw();
+  out += "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n" + drawn;
   return out + fmt::format("<text class=\"tick\" x=\"12\" y=\"{:.0f}\">{}</text>\n</svg>\n", height - 10,
                            escaped(fitted(caption, width * 1.15)));
 }

@@ -67,6 +67,7 @@ struct SvgPanel {
   std::vector<SvgMark> marks;
   std::vector<SvgBar> bars = {};
   std::vector<SvgKey> keys = {};  // in the legend, after the curves
+  double height = 0;              // 0: the layout's; else panels beside it should have the same
 };
 struct SvgLayout {
   int columns = 1;  // panels in a row

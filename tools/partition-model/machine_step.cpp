@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/scale.h"
 
 #include <fmt/format.h>
 
@@ -19,13 +20,19 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
          {std::pair{o.nodes > 0, "--nodes"}, std::pair{o.search, "--search"}, std::pair{!o.assume.empty(), "--assume"},
           std::pair{!o.until.empty(), "--until"}, std::pair{!o.why_not.empty(), "--why-not"},
           std::pair{o.fewest_nodes, "--fewest-nodes"}, std::pair{o.largest_model, "--largest-model"},
-          std::pair{o.shadow_prices, "--shadow-prices"}})
+          std::pair{o.shadow_prices, "--shadow-prices"}, std::pair{!o.scale.empty(), "--scale"},
+          std::pair{!o.frontier.empty(), "--frontier"}, std::pair{!o.draw.empty(), "--draw"}})
       if (given)
         throw base::UsageError(fmt::format("{} needs a machine", flag),
                                fmt::format("--machine {}", plan::machine_names().front()));
     return {};
   }
   auto machine = plan::load_machine(o.machine);
+  if (!o.scale.empty() && plan::scale_of_text(o.scale, "--scale", machine).what == plan::Scaled::nodes &&
+      (o.nodes > 0 || ranks_given))
+    throw base::UsageError(
+        fmt::format("--scale varies the nodes, and {} sets them", ranks_given ? "--ranks" : "--nodes"),
+        "leave one of them out");
   if (o.nodes > 0) {
     const auto ranks = std::int64_t{o.nodes} * machine.devices_per_node;
     if (ranks_given && o.ranks != ranks)

@@ -26,6 +26,7 @@
 #include "tools/common/program.h"
 #include "tools/partition-model/machine_step.h"
 #include "tools/partition-model/options.h"
+#include "tools/partition-model/pictures.h"
 #include "tools/partition-model/search.h"
 #include "tools/partition-model/times.h"
 
@@ -296,6 +297,13 @@ int main(int argc, char** argv) {
   app.add_flag("--largest-model", o.largest_model, "the most layers like the model's that fit")->group("Search");
   app.add_flag("--shadow-prices", o.shadow_prices, "with --search: what a tenth more of the machine would give")
       ->group("Search");
+  app.add_option("--scale", o.scale,
+                 "the best layouts on more and more nodes: nodes=1:128, nodes=1,2,3; or layers=12:96")
+      ->group("Search");
+  app.add_option("--svg", o.svg, "picture of --scale: tokens a second and FLOP/s of a device; SVG or PNG")
+      ->group("Search");
+  app.add_option("--frontier", o.frontier, "the best layouts in less and less memory, and this picture of them")
+      ->group("Search");
   app.add_option(
          "--profile", o.profile,
          "profile.json of profile-comm: print how long a step's collectives would take on its links, and how long "
@@ -303,6 +311,9 @@ int main(int argc, char** argv) {
       ->group("Product");
   app.add_option("--offload-dir", o.offload_dir,
                  "folders of train's --offload-dir, for example /local/nvme:3,/scratch/me:1: print what each gets")
+      ->group("Product");
+  app.add_option("--draw", o.draw,
+                 "picture of a step on --machine: its passes, each stage's memory, the ranks of each node; SVG or PNG")
       ->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
@@ -333,6 +344,7 @@ int main(int argc, char** argv) {
                              "leave one of them out");
     tools::require_one_question(o);
     const bool search = tools::searches(o);
+    tools::refuse_pictures(o);
     if (search && p.global_batch == 0)
       throw base::UsageError("a search compares layouts of one global batch, and none is given", "--global-batch 512");
     auto plan = decide(p, o, set);
@@ -345,7 +357,8 @@ int main(int argc, char** argv) {
         plan.step = plan::predicted_step(plan::step_interval(plan, *machine, execution), *machine);
       }
       if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);
-      tools::print(o.output == "-" ? plan::to_json(plan) : found);
+      tools::print(o.output == "-" ? plan::to_json(plan)
+                                   : tools::with_step_picture(o, plan, *machine, execution, found));
       return base::ExitCode::done;
     }
     refuse(plan::decision_problems(plan, {}, kernels), base::ExitCode::usage);
@@ -365,7 +378,8 @@ int main(int argc, char** argv) {
     }
     const auto about_data = data_text(set, plan.sequence);
     if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);
-    tools::print(text_of(plan, o, times, about_data));
+    auto text = text_of(plan, o, times, about_data);
+    tools::print(machine ? tools::with_step_picture(o, plan, *machine, execution, std::move(text)) : text);
     return base::ExitCode::done;
   });
 }

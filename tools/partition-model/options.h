@@ -15,6 +15,7 @@ struct Options {
   std::string machine, assume, until, why_not;
   int nodes = 0, top = 10;
   bool search = false, fewest_nodes = false, largest_model = false, shadow_prices = false, show_machine = false;
+  std::string scale, svg, frontier, draw;
 };
 
 }  // namespace trainyard::tools

@@ -6,8 +6,10 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/layout_text.h"
+#include "tools/common/search_report.h"
 #include "tools/common/table.h"
 #include "tools/partition-model/machine_step.h"
+#include "tools/partition-model/pictures.h"
 
 #include <fmt/format.h>
 
@@ -18,33 +20,9 @@ namespace trainyard::tools {
 
 namespace {
 
-double tokens_a_second(const plan::FoundPlan& found) {
-  return static_cast<double>(found.plan.global_batch) * static_cast<double>(found.plan.sequence) / found.time.seconds;
-}
-
-// FLOPs are those of the model, without what is recomputed.
-double flops_of(const plan::FoundPlan& found) { return plan::device_model_flops(found.plan, found.time.seconds); }
-
-std::string name_of_layout(const plan::FoundPlan& found) {
-  const auto text = plan::layout_text(found.plan);
-  return text.empty() ? "(all defaults)" : text;
-}
-
-nlohmann::ordered_json json_of(const plan::FoundPlan& found) {
-  nlohmann::ordered_json parts = nlohmann::ordered_json::object();
-  for (const auto& part : plan::step_time_parts) parts[part.key] = found.time.*part.seconds;
-  return {{"layout", plan::layout_text(found.plan)},
-          {"ranks", found.plan.topology.world()},
-          {"step_seconds", found.time.seconds},
-          {"parts", parts},
-          {"rank_bytes", found.bytes},
-          {"tokens_per_second", tokens_a_second(found)},
-          {"model_flops_per_device", flops_of(found)}};
-}
-
 std::vector<std::string> row_of(const plan::FoundPlan& found) {
-  return {plan::step_seconds_text(found.time.seconds), base::rate_text(flops_of(found), "FLOP/s"),
-          base::size_text(found.bytes), name_of_layout(found)};
+  return {plan::step_seconds_text(found.time.seconds), base::rate_text(model_flops_of(found), "FLOP/s"),
+          base::size_text(found.bytes), layout_name(found)};
 }
 
 std::string counts_text(const plan::SearchCounts& c) {
@@ -55,16 +33,12 @@ std::string counts_text(const plan::SearchCounts& c) {
 }
 
 [[noreturn]] void refuse_all(const plan::SearchOf& of, const plan::SearchResult& result) {
-  const auto& c = result.counts;
-  if (c.too_large == 0)
+  const auto why = plan::why_none(of, result);
+  if (result.counts.too_large == 0)
     throw base::UsageError(
-        fmt::format("none of {} layouts is possible{}", base::count_text(c.layouts),
-                    result.refusal.empty() ? "" : ": " + result.refusal),
-        fmt::format("a global batch that more ranks divide: {} now", base::count_text(of.plan.global_batch)));
+        why, fmt::format("a global batch that more ranks divide: {} now", base::count_text(of.plan.global_batch)));
   throw base::InputError(
-      fmt::format("none of {} layouts fits {} a rank on {}", base::count_text(c.layouts),
-                  base::size_text(of.limits.device_bytes), base::counted(of.plan.topology.world(), "rank")),
-      of.space.offload ? "more nodes: --fewest-nodes finds how many" : "--offload auto, or --fewest-nodes");
+      why, of.space.offload ? "more nodes: --fewest-nodes finds how many" : "--offload auto, or --fewest-nodes");
 }
 
 // The best layouts as a table, or a JSON object a line.
@@ -100,7 +74,7 @@ std::string fewest_text(const Options& o, const plan::SearchOf& of, plan::Plan& 
     return json.dump() + "\n";
   }
   return fmt::format("{} of {}: {} a step with {}, {} a rank\n", base::counted(found->nodes, "node"), of.machine.name,
-                     plan::step_seconds_text(found->found.time.seconds), name_of_layout(found->found),
+                     plan::step_seconds_text(found->found.time.seconds), layout_name(found->found),
                      base::size_text(found->found.bytes));
 }
 
@@ -115,13 +89,30 @@ std::string largest_text(const Options& o, const plan::SearchOf& of, plan::Plan&
     return json.dump() + "\n";
   }
   return fmt::format("{} layers, {} parameters: {} a step with {}, {} a rank\n", base::count_text(plan.model.layers),
-                     base::count_text(parameters), plan::step_seconds_text(found->time.seconds), name_of_layout(*found),
+                     base::count_text(parameters), plan::step_seconds_text(found->time.seconds), layout_name(*found),
                      base::size_text(found->bytes));
 }
 
 }  // namespace
 
-bool searches(const Options& o) { return o.search || !o.why_not.empty() || o.fewest_nodes || o.largest_model; }
+bool searches(const Options& o) {
+  std::vector<const char*> asked;
+  for (const auto& [given, flag] :
+       {std::pair{!o.why_not.empty(), "--why-not"}, std::pair{o.fewest_nodes, "--fewest-nodes"},
+        std::pair{o.largest_model, "--largest-model"}, std::pair{!o.scale.empty(), "--scale"},
+        std::pair{!o.frontier.empty(), "--frontier"}})
+    if (given) asked.push_back(flag);
+  if (asked.size() > 1)
+    throw base::UsageError(fmt::format("{} and {} are two questions", asked[0], asked[1]), "ask one after the other");
+  if (!o.scale.empty() || !o.frontier.empty())
+    for (const auto& [given, flag] :
+         {std::pair{!o.output.empty(), "--output"}, std::pair{!o.until.empty(), "--until"},
+          std::pair{o.shadow_prices, "--shadow-prices"}, std::pair{!o.draw.empty(), "--draw"}})
+      if (given)
+        throw base::UsageError(fmt::format("{} is about one layout, and {} finds several", flag, asked[0]),
+                               "leave one of them out");
+  return o.search || !asked.empty();
+}
 
 plan::SearchSpace space_of(const Options& o, const ConfigFlags& flags) {
   plan::SearchSpace space;
@@ -133,14 +124,13 @@ plan::SearchSpace space_of(const Options& o, const ConfigFlags& flags) {
 }
 
 void require_one_question(const Options& o) {
-  const auto at_once = [](const char* one, const char* other) {
-    throw base::UsageError(fmt::format("{} and {} ask for searches of their own", one, other), "one after the other");
-  };
-  const char* before = nullptr;
+  const char* before = o.search ? "--search" : nullptr;
   for (const auto& [asked, flag] :
-       {std::pair{o.search, "--search"}, std::pair{!o.why_not.empty(), "--why-not"},
-        std::pair{o.fewest_nodes, "--fewest-nodes"}, std::pair{o.largest_model, "--largest-model"}}) {
-    if (asked && before != nullptr) at_once(before, flag);
+       {std::pair{!o.why_not.empty(), "--why-not"}, std::pair{o.fewest_nodes, "--fewest-nodes"},
+        std::pair{o.largest_model, "--largest-model"}, std::pair{!o.scale.empty(), "--scale"},
+        std::pair{!o.frontier.empty(), "--frontier"}}) {
+    if (asked && o.search)
+      throw base::UsageError(fmt::format("--search and {} are two questions", flag), "ask one after the other");
     if (asked) before = flag;
   }
   const auto need = [&](bool given, const char* flag) {
@@ -161,6 +151,8 @@ void require_one_question(const Options& o) {
 }
 
 std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& plan) {
+  if (!o.scale.empty()) return scale_text(o, of);
+  if (!o.frontier.empty()) return frontier_text(o, of);
   if (o.fewest_nodes) return fewest_text(o, of, plan);
   if (o.largest_model) return largest_text(o, of, plan);
   auto asked = of;
