@@ -2,6 +2,7 @@
 #include "libtrain/plan/scale.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/model_file/model_problems.h"

@@ -213,9 +213,25 @@ class Search {
     if (out_.best.size() > limits_.top) out_.best.pop_back();
   }
 
+  // Bytes that some rank needs at least, whatever is recomputed: the textbook's states of an average stage. 0 where
+  // they may lie elsewhere, and for optimizers whose states the textbook does not know.
+  double states_alone(const Plan& plan) const {
+    const bool known = plan.optimizer == default_optimizer && plan.moment_dtype == base::DType::f32 &&
+                       plan.master == MasterFormat::f32;
+    if (space_.offload || plan.offload.any() || !known) return 0;
+    const int replicas = plan.topology.size(Axis::data);
+    const auto states = [&](std::int64_t parameters, int held_alike) {
+      return model_state_bytes(parameters / plan.tensor / plan.pipeline, held_alike, plan.zero, plan.dtype,
+                               plan.gradient_dtype, *plan.states().optimizer);
+    };
+    return states(parameters_ - of_experts_, replicas) +
+           states(of_experts_ / plan.expert_parallel, replicas / plan.expert_parallel);
+  }
+
   // The bytes of a rank with as little recomputed, and elsewhere, as fits. nullopt: nothing fits.
   std::optional<std::int64_t> fit(Plan& plan) {
     const auto limit = limits_.device_bytes > 0 ? limits_.device_bytes : std::numeric_limits<std::int64_t>::max();
+    if (states_alone(plan) > static_cast<double>(limit)) return {};
     const auto fits = [&](Plan& p) -> std::optional<std::int64_t> {
       p.stages = stages_of(p);
       const auto memory = largest_memory(p);
@@ -246,6 +262,8 @@ class Search {
   StepTimer& timer_;
   const SearchLimits& limits_;
   Kernels kernels_;
+  std::int64_t of_experts_ = expert_parameter_count(plan_.model),
+               parameters_ = parameter_count(plan_.model);  // logical, each counted once
   std::vector<Shape> shapes_;
   std::map<std::tuple<int, int, double, double>, Stages> stages_;
   SearchResult out_;
