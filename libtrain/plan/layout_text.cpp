@@ -60,6 +60,10 @@ Plan with_layout(Plan plan, const std::string& text, const std::string& spelled)
   auto fields = fields_of(static_cast<ParallelLayout&>(plan));
   for (const auto& [name, value] : pairs_of(text, spelled)) {
     auto& field = base::field_named(fields, name, spelled);
+    const auto& all = search_settings();
+    if (std::none_of(all.begin(), all.end(), [&](const auto& s) { return field.name == s.name; }))
+      throw base::UsageError(fmt::format("{}: {} is no setting that a search decides", spelled, field.name),
+                             base::text("$tensor-parallel, $zero and the like; others are flags"));
     field.set(value, fmt::format("{} {}", spelled, field.name));
   }
   plan.topology = topology_of(plan, plan.topology.world());

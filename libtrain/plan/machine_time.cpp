@@ -38,14 +38,21 @@ double bytes_of(const Product& p, base::DType type) {
 
 // How many ranks lie from one rank of the group to the next.
 int stride_of(const Topology& topology, CallGroup group) {
-  if (group.is_stages()) return topology.stride(Axis::pipe);
+  if (group.is_stages()) return topology.stride(Axis::pipe) * std::max(1, topology.size(Axis::pipe) - 1);
   int least = topology.world();
   for (const auto& a : topology.finest_axes())
     if (includes(group.axes(), a.axis) && a.size > 1) least = std::min(least, topology.stride(a.axis));
   return least;
 }
 
-int ranks_in_node(const Machine& m, int stride, int ranks) { return std::clamp(m.devices_per_node / stride, 1, ranks); }
+// Of the group that has fewest of its ranks in one node. A group that is as long as a part of a node may still lie in
+// two, where its length does not divide the node.
+int ranks_in_node(const Machine& m, const Topology& topology, int stride, int ranks) {
+  if (topology.world() <= m.devices_per_node) return ranks;
+  const int here = std::clamp(m.devices_per_node / stride, 1, ranks);
+  const bool inside = here == ranks, even = m.devices_per_node % (stride * ranks) == 0;
+  return inside && !even ? std::max(1, ranks / 2) : here;
+}
 
 double link_rate(const Machine& m) { return m.link_bandwidth * m.link_share; }
 // Of one device, if all devices of the node use the network.
@@ -90,7 +97,7 @@ double move_seconds(const Machine& m, double bytes) { return bytes / (m.memory_b
 
 double call_seconds(const Machine& m, const Topology& topology, const SizedCalls& c) {
   if (c.ranks == 1) return 0;
-  const int here = ranks_in_node(m, stride_of(topology, c.group), c.ranks);
+  const int here = ranks_in_node(m, topology, stride_of(topology, c.group), c.ranks);
   const auto bytes = static_cast<double>(c.bytes);
   const double latency = (here == c.ranks ? m.link_latency : m.network_latency) * messages_of(c.ranks);
   const bool direct = c.operation == "ordered_reduce_scatter" || c.operation == "all_to_all";
@@ -100,7 +107,7 @@ double call_seconds(const Machine& m, const Topology& topology, const SizedCalls
 }
 
 double message_seconds(const Machine& m, const Topology& topology, double bytes) {
-  const bool inside = m.devices_per_node / topology.stride(Axis::pipe) > 1;
+  const bool inside = topology.world() <= m.devices_per_node;
   return inside ? bytes / link_rate(m) + m.link_latency : bytes / network_rate(m) + m.network_latency;
 }
 

@@ -21,7 +21,7 @@ double move_seconds(const Machine& machine, double bytes);                      
 // send (n - 1) / n of the bytes over each link, and an all-reduce twice that (Thakur et al. 2005). Ordered reductions
 // and all-to-alls send each rank its part directly.
 double call_seconds(const Machine& machine, const Topology& topology, const SizedCalls& call);
-// A message of a pipeline stage to the next one.
+// A message of a pipeline stage to the next one. Of several nodes, the slowest of these messages goes between nodes.
 double message_seconds(const Machine& machine, const Topology& topology, double bytes);
 
 }  // namespace trainyard::plan

@@ -146,36 +146,52 @@ MemoryBytes memory_of_stage(const Plan& p, int stage) {
 
 namespace {
 
-// What stages of a model with equal layers differ in, beside the micro-batches in flight.
-struct StageForm {
-  std::vector<std::int64_t> items;  // of each chunk
-  bool first = false, last = false;
-  bool operator==(const StageForm&) const = default;
-};
-StageForm stage_form(const Plan& p, int stage) {
-  StageForm out{{}, stage == 0, stage + 1 == p.pipeline};
-  for (const auto& chunk : part_of(p.model, p.stages, stage).chunks) out.items.push_back(chunk.end - chunk.begin);
+// Which layers are alike: for each layer the index of the first one that is like it.
+std::vector<std::int64_t> kinds_of_layers(const ModelConfig& m) {
+  std::vector<std::pair<ModelConfig, std::int64_t>> known;
+  std::vector<std::int64_t> out;
+  for (std::int64_t layer = 0; layer < m.layers;) {
+    const auto times = alike_layers(m, layer, m.layers);
+    auto model = layer_model(m, layer);
+    auto same = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == model; });
+    if (same == known.end()) same = known.insert(known.end(), {std::move(model), layer});
+    out.insert(out.end(), base::size(times), same->second);
+    layer += times;
+  }
+  return out;
+}
+
+// What stages differ in, beside the micro-batches in flight: the kinds of the items of each chunk.
+using StageForm = std::vector<std::vector<std::int64_t>>;
+StageForm stage_form(const Plan& p, int stage, const std::vector<std::int64_t>& kinds) {
+  constexpr std::int64_t embedding = -1, head = -2;
+  StageForm out;
+  for (const auto& chunk : part_of(p.model, p.stages, stage).chunks) {
+    auto& items = out.emplace_back();
+    for (auto item = chunk.begin; item < chunk.end; ++item)
+      items.push_back(item == 0 ? embedding : item == p.model.layers + 1 ? head : base::at(kinds, item - 1));
+  }
+  out.push_back({stage == 0 ? 1 : 0});  // it receives nothing
   return out;
 }
 
 }  // namespace
 
-// Where layers are equal, a stage needs no more than one of its form with as many micro-batches in flight.
+// A stage needs no more than one of its form with as many micro-batches in flight.
 MemoryBytes largest_memory(const Plan& p) {
   auto most = memory_of_stage(p, 0);
-  const bool equal = alike_layers(p.model, 0, p.model.layers) == p.model.layers;
+  if (p.pipeline == 1) return most;
+  const auto kinds = kinds_of_layers(p.model);
   std::vector<std::pair<StageForm, std::vector<int>>> known;
   for (int stage = 0; stage < p.pipeline; ++stage) {
-    if (equal) {
-      auto form = stage_form(p, stage);
-      auto slots = slots_of_stage(p, stage);
-      const bool seen = std::any_of(known.begin(), known.end(), [&](const auto& other) {
-        return other.first == form && std::equal(slots.begin(), slots.end(), other.second.begin(),
-                                                 [](int few, int many) { return few <= many; });
-      });
-      if (seen) continue;
-      known.emplace_back(std::move(form), std::move(slots));
-    }
+    auto form = stage_form(p, stage, kinds);
+    auto slots = slots_of_stage(p, stage);
+    const bool seen = std::any_of(known.begin(), known.end(), [&](const auto& other) {
+      return other.first == form && std::equal(slots.begin(), slots.end(), other.second.begin(),
+                                               [](int few, int many) { return few <= many; });
+    });
+    if (seen) continue;
+    known.emplace_back(std::move(form), std::move(slots));
     if (stage == 0) continue;
     if (const auto bytes = memory_of_stage(p, stage); bytes.total() > most.total()) most = bytes;
   }

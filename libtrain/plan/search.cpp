@@ -70,11 +70,10 @@ class Search {
         if (world % (t * p) != 0) continue;
         auto plan = plan_;
         plan.tensor = static_cast<int>(t), plan.pipeline = static_cast<int>(p);
-        if (space_.sequence_parallel) plan.sequence_parallel = t > 1;
         for (const auto e : expert_degrees(plan, world / t / p)) {
           plan.expert_parallel = static_cast<int>(e);
           for (const int node : expert_nodes(plan)) {
-            if (space_.experts) plan.expert_ranks_per_node = node;
+            plan.expert_ranks_per_node = node;
             plan.topology = topology_of(plan, static_cast<int>(world));
             list_batches(plan);
           }
@@ -92,6 +91,7 @@ class Search {
 
   // Hierarchical only where the experts' ranks are of several nodes with several ranks each.
   std::vector<int> expert_nodes(const Plan& plan) const {
+    if (!space_.expert_nodes) return {plan.expert_ranks_per_node};
     const int here = timer_.machine().devices_per_node / plan.tensor;
     if (here > 1 && plan.expert_parallel > here && plan.expert_parallel % here == 0) return {1, here};
     return {1};
@@ -106,18 +106,30 @@ class Search {
       plan.micro_batch = b;
       for (const auto& [schedule, chunks] : schedules(plan)) {
         plan.pipeline_schedule = schedule, plan.virtual_stages = chunks;
+        if (space_.sequence_parallel) plan.sequence_parallel = false;
+        add_shape(plan);
+        if (!space_.sequence_parallel || plan.tensor == 1) continue;
+        plan.sequence_parallel = true;
         add_shape(plan);
       }
     }
   }
 
   std::vector<std::pair<PipelineSchedule, int>> schedules(const Plan& plan) const {
-    if (!space_.schedule) return {{plan.pipeline_schedule, plan.virtual_stages}};
-    std::vector<std::pair<PipelineSchedule, int>> out{{PipelineSchedule::one_f_one_b, 1}};
-    if (plan.pipeline == 1) return out;
-    for (int chunks = 2; chunks <= most_virtual_stages && plan.pipeline * chunks <= item_count(plan.model); ++chunks)
-      out.emplace_back(PipelineSchedule::interleaved, chunks);
-    out.emplace_back(PipelineSchedule::zero_bubble, 1);
+    std::vector<std::pair<PipelineSchedule, int>> out;
+    const auto add = [&](PipelineSchedule schedule, int chunks) {
+      if ((space_.schedule || schedule == plan.pipeline_schedule) &&
+          (space_.virtual_stages || chunks == plan.virtual_stages))
+        out.emplace_back(schedule, chunks);
+    };
+    add(PipelineSchedule::one_f_one_b, 1);
+    if (plan.pipeline > 1) {
+      for (int chunks = 2; chunks <= most_virtual_stages && plan.pipeline * chunks <= item_count(plan.model); ++chunks)
+        add(PipelineSchedule::interleaved, chunks);
+      add(PipelineSchedule::zero_bubble, 1);
+    }
+    // What flags ask is judged, and refused with its reason, also where no free choice goes with it.
+    if (out.empty()) out.emplace_back(plan.pipeline_schedule, plan.virtual_stages);
     return out;
   }
 
@@ -125,7 +137,10 @@ class Search {
     if (space_.recompute) plan.recompute = undecided_recomputation(plan);
     if (listed_parts_differ(plan)) return;
     if (!divides_model(plan) || !set_stages(plan)) {
-      ++out_.counts.layouts, ++out_.counts.refused;
+      const auto variants = std::ssize(variants_of(plan));
+      out_.counts.layouts += variants, out_.counts.refused += variants;
+      if (out_.refusal.empty())
+        if (const auto wrong = decision_problems(plan, {}, kernels_); !wrong.empty()) refuse(as_one(wrong));
       return;
     }
     shapes_.push_back({plan, timer_.at_least(plan)});
@@ -152,7 +167,7 @@ class Search {
     try {
       if (known == stages_.end()) known = stages_.emplace(key, stages_of(plan)).first;
     } catch (const base::UsageError& e) {
-      if (out_.refusal.empty()) out_.refusal = e.what();
+      refuse({e.what(), e.hint()});
       return false;
     }
     plan.stages = known->second;
@@ -188,10 +203,23 @@ class Search {
     return out;
   }
 
-  void judge(Plan plan) {
+  void refuse(const Problem& problem) {
+    if (out_.refusal.empty()) out_.refusal = problem.message, out_.refusal_hint = problem.hint;
+  }
+
+  void judge(const Plan& plan) {
+    try {
+      judge_with_rates(plan);
+    } catch (const base::InputError& e) {  // the machine lacks a rate that this layout needs
+      ++out_.counts.refused;
+      refuse({e.what(), e.hint()});
+    }
+  }
+
+  void judge_with_rates(Plan plan) {
     if (const auto wrong = decision_problems(plan, {}, kernels_); !wrong.empty()) {
       ++out_.counts.refused;
-      if (out_.refusal.empty()) out_.refusal = as_one(wrong).message;
+      refuse(as_one(wrong));
       return;
     }
     // Without recomputation it takes least time, so what is slower then needs no memory.
@@ -278,9 +306,9 @@ const std::vector<SearchSetting>& search_settings() {
                                               {"sequence-parallel", &SearchSpace::sequence_parallel},
                                               {"pipeline-parallel", &SearchSpace::pipeline},
                                               {"pipeline-schedule", &SearchSpace::schedule},
-                                              {"virtual-stages", &SearchSpace::schedule},
+                                              {"virtual-stages", &SearchSpace::virtual_stages},
                                               {"expert-parallel", &SearchSpace::experts},
-                                              {"expert-ranks-per-node", &SearchSpace::experts},
+                                              {"expert-ranks-per-node", &SearchSpace::expert_nodes},
                                               {"micro-batch", &SearchSpace::micro_batch},
                                               {"local-accumulation", &SearchSpace::local_accumulation},
                                               {"recompute", &SearchSpace::recompute},

@@ -13,8 +13,8 @@ namespace trainyard::plan {
 // What a search may change. What is not free keeps the plan's value.
 struct SearchSpace {
   bool zero = true, zero_group = true, tensor = true, sequence_parallel = true, pipeline = true;
-  bool schedule = true;  // the order of stages, with virtual stages
-  bool experts = true;   // expert parallelism, and whether its all-to-all is hierarchical
+  bool schedule = true, virtual_stages = true;
+  bool experts = true, expert_nodes = true;  // expert parallelism, and whether its all-to-all is hierarchical
   bool micro_batch = true, local_accumulation = true;
   bool recompute = true;  // by layers: as few as fit
   bool offload = true;    // only of layouts that do not fit with all layers recomputed: the least that fits
@@ -49,15 +49,16 @@ struct SearchCounts {
 struct SearchResult {
   std::vector<FoundPlan> best;  // the first takes least time; at most `top`
   SearchCounts counts;
-  std::string refusal;  // why a layout is refused, of the first one that is; empty: none is
+  std::string refusal, refusal_hint;  // why a layout is refused, of the first one that is; empty: none is
 };
 
 // Branch and bound (Land and Doig 1960). Layouts are judged in the order of a bound that no step of them goes below
 // (StepTimer::at_least). The search ends where the bound of the next one is above the worst of the best. So none is
 // better in the space, which has: degrees that divide the ranks; micro-batches that divide a rank's share of the global
-// batch evenly, up to 128 sequences; local accumulation of one micro-batch or of all; for stages the orders 1f1b,
-// interleaved with 2 to 8 virtual stages, and zero-bubble; sequence parallelism wherever there is tensor parallelism,
-// because it takes no longer and needs less memory; with ZeRO 3 all ranks, or those of a node, as a zero group.
+// batch evenly, up to 128 sequences; sequence parallelism or none; local accumulation of one micro-batch or of all; for
+// stages the orders 1f1b, interleaved with 2 to 8 virtual stages, and zero-bubble; with ZeRO 3 all ranks, or those of a
+// node, as a zero group. Recomputation may move the boundaries of stages ($partition flops). Then a share that fits may
+// be missed, and a layout that such boundaries make faster.
 //
 // The plan has a global batch, a sequence, lanes and a topology of all ranks.
 SearchResult search(const Plan& plan, const SearchSpace& space, StepTimer& timer, const SearchLimits& limits,

@@ -43,7 +43,9 @@ namespace {
 
 // No rank has less, whatever the layout: weights, gradients and the optimizer's states over all ranks.
 double least_bytes(const SearchOf& of) {
-  if (of.space.offload) return 0;
+  const bool known = of.plan.optimizer == default_optimizer && of.plan.moment_dtype == base::DType::f32 &&
+                     of.plan.master == MasterFormat::f32;
+  if (of.space.offload || of.plan.offload.any() || !known) return 0;
   return model_state_bytes(parameter_count(of.plan.model), of.plan.topology.world(), 3, of.plan.dtype,
                            of.plan.gradient_dtype, *of.plan.states().optimizer);
 }
@@ -64,7 +66,7 @@ Plan with_setting_of(const Plan& plan, const Plan& other, const char* name) {
   return on_ranks(std::move(changed), plan.topology.world());
 }
 
-constexpr std::int64_t deepest_model = 8192;
+constexpr std::int64_t deepest_model = 8192, fewest_layers = 64;
 
 // The part of a step whose difference is largest.
 const StepTimePart& largest_difference(const StepTime& slow, const StepTime& fast) {
@@ -105,7 +107,8 @@ std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best
   StepTimer timer(of.plan.model, of.machine, of.execution);
   const auto time = timer.time(plan);
   if (time.seconds <= best.time.seconds)
-    return fmt::format("{} is as good as any: {} a step", name, step_seconds_text(time.seconds));
+    return fmt::format("{} takes no longer than the best that was found: {} a step", name,
+                       step_seconds_text(time.seconds));
   const auto& part = largest_difference(time, best.time);
   auto out = fmt::format(
       "{} takes {} a step, {:.2f} times the best ({}): most of the difference is {}, {} of it and {} "
@@ -135,30 +138,31 @@ std::optional<OnNodes> fewest_nodes(const SearchOf& of, int most) {
   for (int nodes = 1; nodes <= most; ++nodes) {
     const auto ranks = std::int64_t{nodes} * of.machine.devices_per_node;
     if (!ranges::ranks.holds(static_cast<int>(ranks))) return {};
+    auto any = of;
+    any.limits.first = true;
+    if (!best_on(any, static_cast<int>(ranks))) continue;
     if (auto found = best_on(of, static_cast<int>(ranks))) return OnNodes{nodes, std::move(*found)};
   }
   return {};
 }
 
 std::optional<FoundPlan> largest_model(const SearchOf& of) {
-  const auto with = [&](std::int64_t layers) {
+  const auto with = [&](std::int64_t layers, bool first) {
     auto other = of;
-    other.plan.model.layers = layers;
+    other.plan.model.layers = layers, other.limits.first = first;
     return best_on(std::move(other), of.plan.topology.world());
   };
-  std::optional<FoundPlan> best;
-  std::int64_t fits = 0, too_many = 1;
-  for (; too_many <= deepest_model; too_many *= 2) {
-    auto found = with(too_many);
-    if (!found) break;
-    best = std::move(found), fits = too_many;
-  }
+  // Stages and experts may need several layers at least.
+  std::int64_t fits = 1;
+  while (fits <= fewest_layers && !with(fits, true)) ++fits;
+  if (fits > fewest_layers) return {};
+  auto too_many = 2 * fits;
+  for (; too_many <= deepest_model && with(too_many, true); too_many *= 2) fits = too_many;
   while (too_many - fits > 1) {
     const auto middle = (fits + too_many) / 2;
-    if (auto found = with(middle)) best = std::move(found), fits = middle;
-    else too_many = middle;
+    (with(middle, true) ? fits : too_many) = middle;
   }
-  return best;
+  return with(fits, false);
 }
 
 std::vector<ShadowPrice> shadow_prices(const SearchOf& of) {

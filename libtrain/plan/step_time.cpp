@@ -3,7 +3,6 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
-#include "libtrain/base/nearest.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
@@ -158,7 +157,8 @@ StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment
   };
   pass(work.forward, 1, out.forward);
   pass(work.backward, 1, out.inputs);
-  pass(work.weights, 1, out.weights);
+  // Only some blocks can compute weight gradients apart from input gradients (zero-bubble).
+  pass(work.weights, 1, s.kind->apart_flops(s.model, plan.sequence) > 0 ? out.weights : out.inputs);
   if (recompute == Recompute::selective) pass(work.again, 1, out.inputs);
   if (recompute == Recompute::layers) {
     const double all = s.kind->forward_flops(s.model, plan.sequence);
@@ -285,6 +285,8 @@ double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& 
 
 StepTime StepTimer::time(const Plan& plan) {
   require_links(machine_, plan.topology.world());
+  if (!base::is_narrow(plan.dtype) && machine_.flops_32bit <= 0)
+    refuse_unknown(machine_, "flops-32bit", "a step in f32");
   const auto all = parts(plan);
   StepTime out;
   const auto of_stage = [&](int stage) {
@@ -349,9 +351,8 @@ Execution execution_of_text(const std::string& text, const std::string& spelled)
   for (std::string word; std::getline(rest, word, ',');) {
     const auto found = std::find_if(words.begin(), words.end(), [&](const auto& w) { return w.first == word; });
     if (found == words.end())
-      throw base::UsageError(
-          fmt::format("{} {} is not known", spelled, base::one_line(word)),
-          fmt::format("{}one or more of {}, with commas", base::value_hint(word, names), base::listed(names, "and")));
+      throw base::UsageError(fmt::format("{} {} is not known", spelled, base::one_line(word)),
+                             fmt::format("one or more of {}, with commas and no spaces", base::listed(names, "and")));
     found->second();
   }
   return out;

@@ -41,7 +41,7 @@ TEST(Machine, UnknownNamesAndKeysAreRefused) {
   auto m = load_machine("dgx-a100-80");
   m.network_bandwidth = 0;
   EXPECT_NO_THROW(require_links(m, 8));
-  EXPECT_THROW(require_links(m, 16), base::UsageError);
+  EXPECT_THROW(require_links(m, 16), base::InputError);
 }
 
 // 100 GFLOP/s, 10 GB/s, links of 1 GB/s and a network of 4 GB/s for four devices; no latencies.

@@ -84,20 +84,24 @@ std::string step_time_text(const plan::Plan& p, const plan::StepInterval& step, 
   return out + "\n";
 }
 
+constexpr double most_until = 1e18;
+
 double steps_until(const std::string& until, const plan::Plan& p) {
   if (until.empty()) return 0;
   const auto refuse = [&] {
-    throw base::UsageError(fmt::format("--until {} is neither tokens=N nor steps=N", base::one_line(until)),
-                           "--until tokens=1e12");
+    throw base::UsageError(
+        fmt::format("--until {} is neither tokens=N nor steps=N, from 1 to 1e18", base::one_line(until)),
+        "--until tokens=1e12");
   };
   const auto equals = until.find('=');
   if (equals == std::string::npos) refuse();
   const auto what = until.substr(0, equals), number = until.substr(equals + 1);
   double n = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
-  if (error != std::errc() || end != number.data() + number.size() || !(n > 0) || !std::isfinite(n)) refuse();
+  const bool whole = what == "steps" ? n == std::floor(n) : what == "tokens";
+  if (error != std::errc() || end != number.data() + number.size() || !(n >= 1) || !(n <= most_until) || !whole)
+    refuse();
   if (what == "steps") return n;
-  if (what != "tokens") refuse();
   return std::ceil(n / tokens_of(p));
 }
 

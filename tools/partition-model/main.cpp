@@ -329,6 +329,9 @@ int main(int argc, char** argv) {
     if (o.show_machine) {
       if (o.machine.empty())
         throw base::UsageError("--show-machine shows a machine, and none is named", "--machine dgx-a100-80");
+      if (o.machine.ends_with(".toml"))
+        throw base::UsageError(fmt::format("{} is a machine's file already", base::one_line(o.machine)),
+                               "cat prints it");
       tools::print(plan::machine_text(o.machine));
       return base::ExitCode::done;
     }
@@ -343,11 +346,18 @@ int main(int argc, char** argv) {
       throw base::UsageError("--assume predicts another program, and --output writes a plan for train",
                              "leave one of them out");
     tools::require_one_question(o);
+    if (app.count("--top") > 0 && !o.search)
+      throw base::UsageError("--top says how many layouts --search prints", "--search --top 5");
+    if (app.count("--ranks") > 0 && o.fewest_nodes)
+      throw base::UsageError("--ranks is what --fewest-nodes finds", "leave --ranks out; --nodes is the most");
     const bool search = tools::searches(o);
     tools::refuse_pictures(o);
     if (search && p.global_batch == 0)
       throw base::UsageError("a search compares layouts of one global batch, and none is given", "--global-batch 512");
     auto plan = decide(p, o, set);
+    if (o.fewest_nodes || o.largest_model || (search && (o.recompute_auto || o.offload_auto)))
+      if (plan.device_memory == 0)
+        throw base::UsageError("nothing says what a device has, so everything fits", "--device-memory 80GB");
     if (search) {
       const plan::SearchLimits limits{plan.device_memory, host_memory_of(o), static_cast<std::size_t>(o.top)};
       const plan::SearchOf of{plan, tools::space_of(o, flags), limits, *machine, execution, kernels};

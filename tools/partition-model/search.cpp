@@ -35,8 +35,11 @@ std::string counts_text(const plan::SearchCounts& c) {
 [[noreturn]] void refuse_all(const plan::SearchOf& of, const plan::SearchResult& result) {
   const auto why = plan::why_none(of, result);
   if (result.counts.too_large == 0)
-    throw base::UsageError(
-        why, fmt::format("a global batch that more ranks divide: {} now", base::count_text(of.plan.global_batch)));
+    throw base::UsageError(why, !result.refusal.empty()
+                                    ? result.refusal_hint
+                                    : fmt::format("degrees that divide the ranks, and a global batch that they divide: "
+                                                  "{} now",
+                                                  base::count_text(of.plan.global_batch)));
   throw base::InputError(
       why, of.space.offload ? "more nodes: --fewest-nodes finds how many" : "--offload auto, or --fewest-nodes");
 }
@@ -61,12 +64,15 @@ std::string prices_text(const plan::SearchOf& of, double seconds) {
   return "\n" + table({"a tenth more", ">a step", ">change"}, std::move(rows));
 }
 
+constexpr int most_nodes = 512;  // that --fewest-nodes looks at if --nodes does not say
+
 std::string fewest_text(const Options& o, const plan::SearchOf& of, plan::Plan& plan) {
-  const int most = o.nodes > 0 ? o.nodes : (1 << 20) / of.machine.devices_per_node;
+  const int most = o.nodes > 0 ? o.nodes : most_nodes;
   const auto found = plan::fewest_nodes(of, most);
   if (!found)
-    throw base::InputError(fmt::format("no number of nodes up to {} is enough", base::count_text(most)),
-                           of.space.offload ? "a smaller model" : "--offload auto, or a smaller model");
+    throw base::InputError(
+        fmt::format("no number of nodes up to {} is enough", base::count_text(most)),
+        of.space.offload ? "a smaller model" : "--offload auto, a smaller model, or a higher --nodes");
   plan = found->found.plan;
   if (o.json) {
     auto json = json_of(found->found);
@@ -145,6 +151,12 @@ void require_one_question(const Options& o) {
   };
   leave_out(!o.profile.empty(), "--profile"), leave_out(!o.offload_dir.empty(), "--offload-dir");
   leave_out(o.bytes, "--bytes");
+  const auto only_text = [&](bool given, const char* flag) {
+    if (given && o.json && before != nullptr)
+      throw base::UsageError(fmt::format("{} prints text, and --json asks for objects", flag), "leave one of them out");
+  };
+  only_text(!o.why_not.empty(), "--why-not"), only_text(!o.until.empty(), "--until");
+  only_text(o.shadow_prices, "--shadow-prices");
   if (!o.until.empty() && before != nullptr && !o.search)
     throw base::UsageError(fmt::format("--until says how long one layout takes, and {} is given", before),
                            "--search --until tokens=1e12");
@@ -155,8 +167,10 @@ std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& 
   if (!o.frontier.empty()) return frontier_text(o, of);
   if (o.fewest_nodes) return fewest_text(o, of, plan);
   if (o.largest_model) return largest_text(o, of, plan);
+  steps_until(o.until, of.plan);  // wrong words are refused before the search
   auto asked = of;
   if (!o.why_not.empty()) asked.limits.top = 1;
+  const auto layout_asked = o.why_not.empty() ? plan : plan::with_layout(of.plan, o.why_not, "--why-not");
   const auto begin = std::chrono::steady_clock::now();
   const auto result = plan::search(asked);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -165,8 +179,7 @@ std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& 
   base::log_info("{} layouts searched in {}", base::count_text(result.counts.layouts),
                  base::duration_text(took.count()));
   if (!o.why_not.empty()) {
-    plan = plan::with_layout(of.plan, o.why_not, "--why-not");
-    const auto text = plan::why_not(of, plan, best);
+    const auto text = plan::why_not(of, layout_asked, best);
     plan = best.plan;
     return text + "\n";
   }

@@ -261,7 +261,9 @@ BlockWork ExpertsKind::work(const ModelConfig& m, const MicroShape& s, Attention
   auto of_expert = s;
   of_expert.batch = 1, of_expert.sequence = std::max<std::int64_t>(1, all / held), of_expert.tensor = 1;
   BlockWork out;
-  const auto one = FeedForwardKind().work(m, of_expert, kernels);
+  auto model_of_expert = m;
+  model_of_expert.ffn = expert_width(m);
+  const auto one = FeedForwardKind().work(model_of_expert, of_expert, kernels);
   const auto times = [&](const PassWork& from, PassWork& to) {
     for (auto product : from.products) product.batch = held, to.products.push_back(product);
     to.bytes += static_cast<double>(held) * from.bytes;

@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/machine/machine_texts.h"
@@ -87,7 +88,8 @@ Machine load_machine(const std::string& name_or_toml) {
   Machine m;
   auto fields = fields_of(m);
   std::error_code error;
-  if (name_or_toml.ends_with(ending_of_files) || std::filesystem::exists(name_or_toml, error)) {
+  const bool known = machine_texts().contains(name_or_toml);
+  if (!known && (name_or_toml.ends_with(ending_of_files) || std::filesystem::exists(name_or_toml, error))) {
     base::read_toml(fields, name_or_toml);
     m.name = std::filesystem::path(name_or_toml).stem().string();
   } else {
@@ -101,7 +103,7 @@ Machine load_machine(const std::string& name_or_toml) {
 void require_links(const Machine& m, int ranks) {
   const auto need = [&](double rate, const char* what) {
     if (rate <= 0)
-      throw base::UsageError(
+      throw base::InputError(
           fmt::format("the machine {} has no {}, which {} need", m.name, what, base::counted(ranks, "rank")),
           base::text("add it to a file of your own: $machine FILE.toml"));
   };

@@ -42,7 +42,7 @@ const std::string& machine_text(const std::string& name);
 // Reads a machine by its name or from its TOML file. UsageError, InputError.
 Machine load_machine(const std::string& name_or_toml);
 
-// Refuses a machine that lacks a rate without which so many ranks have no step time. UsageError.
+// Refuses a machine that lacks a rate without which so many ranks have no step time. InputError.
 void require_links(const Machine& machine, int ranks);
 
 // The machine with all rates multiplied by `factor`, and latencies divided by it.
