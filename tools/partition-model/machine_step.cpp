@@ -46,8 +46,8 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
   else if (p.device != machine.device)
     throw base::UsageError(fmt::format("--device contradicts the machine {}", machine.name), "leave --device out");
   if (!flags.given("dtype") && machine.device == base::DeviceKind::cuda) {
-    p.dtype = base::DType::bf16;
-    base::log_info("--dtype bf16, as most runs on GPUs have; --dtype f32 keeps f32");
+    p.dtype = machine.dtype;
+    base::log_info("--dtype {}, as most runs on GPUs have; --dtype f32 keeps f32", base::name_of(p.dtype));
   }
   if (p.zero_group == plan::Plan::of_a_node) p.zero_group = std::max(1, machine.devices_per_node / p.tensor);
   if (o.device_memory.empty()) o.device_memory = machine.device_memory;

@@ -237,7 +237,9 @@ int main(int argc, char** argv) {
       "1024\n"
       "  partition-model --model llama-1b --ranks 16 --zero 3 --dtype bf16 --device-memory 80GB --json\n"
       "  partition-model --model llama-1b --ranks 8 --tensor-parallel 4 --sequence-parallel --zero 1 --sequence 2048\n"
-      "  partition-model --model llama-1b --ranks 8 --pipeline-parallel 4 --zero 1 --sequence 2048 --global-batch 32\n",
+      "  partition-model --model llama-1b --ranks 8 --pipeline-parallel 4 --zero 1 --sequence 2048 --global-batch 32\n"
+      "  partition-model --model llama-8b --machine dgx-a100-40 --nodes 4 --sequence 4096 --global-batch 512 "
+      "--search\n",
       "train, inspect");
   Options o;
   plan::Plan p;

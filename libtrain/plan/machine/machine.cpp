@@ -47,6 +47,8 @@ std::vector<base::Field> fields_of(Machine& m) {
   v("host-memory", m.host_memory, of_node, "memory of a node", base::Bytes{});
   v("flops-16bit", m.flops_16bit, of_device, "FLOP/s of dense products in bf16", rate);
   v("flops-32bit", m.flops_32bit, of_device, "FLOP/s of dense products in f32", rate);
+  v("dtype", m.dtype, of_device, "dtype of 16 bits that its products take: bf16 or f16",
+    base::Choices<base::DType>{{"bf16", base::DType::bf16}, {"f16", base::DType::f16}});
   v("memory-bandwidth", m.memory_bandwidth, of_device, "B/s of a device's memory", rate);
   v("multiprocessors", m.multiprocessors, of_device, "tiles of a product that are computed at one time",
     base::Range<int>{1, 1 << 16});
