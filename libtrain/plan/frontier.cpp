@@ -29,6 +29,7 @@ class Frontier {
     for (int i = 0; i < points_; ++i) {
       const double limit = static_cast<double>(least) * std::pow(factor, static_cast<double>(i) / (points_ - 1));
       const auto found = best_in(i + 1 == points_ ? top->bytes : std::max<std::int64_t>(least, std::llround(limit)));
+      if (!found) continue;
       if (out.empty() || (found->bytes > out.back().bytes && found->time.seconds < out.back().time.seconds))
         out.push_back(*found);
     }

@@ -244,9 +244,7 @@ class Search {
   // Bytes that some rank needs at least, whatever is recomputed: the textbook's states of an average stage. 0 where
   // they may lie elsewhere, and for optimizers whose states the textbook does not know.
   double states_alone(const Plan& plan) const {
-    const bool known = plan.optimizer == default_optimizer && plan.moment_dtype == base::DType::f32 &&
-                       plan.master == MasterFormat::f32;
-    if (space_.offload || plan.offload.any() || !known) return 0;
+    if (!needs_textbook_states(plan, space_)) return 0;
     const int replicas = plan.topology.size(Axis::data);
     const auto states = [&](std::int64_t parameters, int held_alike) {
       return model_state_bytes(parameters / plan.tensor / plan.pipeline, held_alike, plan.zero, plan.dtype,
@@ -314,6 +312,11 @@ const std::vector<SearchSetting>& search_settings() {
                                               {"recompute", &SearchSpace::recompute},
                                               {"offload", &SearchSpace::offload}};
   return all;
+}
+
+bool needs_textbook_states(const Plan& plan, const SearchSpace& space) {
+  return !space.offload && !plan.offload.any() && plan.optimizer == default_optimizer &&
+         plan.moment_dtype == base::DType::f32 && plan.master == MasterFormat::f32;
 }
 
 SearchResult search(const Plan& plan, const SearchSpace& space, StepTimer& timer, const SearchLimits& limits,

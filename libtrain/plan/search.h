@@ -41,7 +41,7 @@ struct FoundPlan {
 // What became of the layouts. They add up to `layouts`.
 struct SearchCounts {
   std::int64_t layouts = 0;
-  std::int64_t slower = 0;     // longer than the worst of the best even if nothing but passes took time
+  std::int64_t slower = 0;     // longer than the worst of the best, even without recomputation
   std::int64_t refused = 0;    // combinations that are not supported
   std::int64_t too_large = 0;  // for the memory, with all layers recomputed and what may lie elsewhere there
   std::int64_t timed = 0;
@@ -51,6 +51,10 @@ struct SearchResult {
   SearchCounts counts;
   std::string refusal, refusal_hint;  // why a layout is refused, of the first one that is; empty: none is
 };
+
+// Whether the textbook's states (model_state_bytes) are a lower bound of a rank's memory: nothing may lie elsewhere,
+// and the optimizer is the usual one with its usual states.
+bool needs_textbook_states(const Plan& plan, const SearchSpace& space);
 
 // Branch and bound (Land and Doig 1960). Layouts are judged in the order of a bound that no step of them goes below
 // (StepTimer::at_least). The search ends where the bound of the next one is above the worst of the best. So none is

@@ -43,9 +43,7 @@ namespace {
 
 // No rank has less, whatever the layout: weights, gradients and the optimizer's states over all ranks.
 double least_bytes(const SearchOf& of) {
-  const bool known = of.plan.optimizer == default_optimizer && of.plan.moment_dtype == base::DType::f32 &&
-                     of.plan.master == MasterFormat::f32;
-  if (of.space.offload || of.plan.offload.any() || !known) return 0;
+  if (!needs_textbook_states(of.plan, of.space)) return 0;
   return model_state_bytes(parameter_count(of.plan.model), of.plan.topology.world(), 3, of.plan.dtype,
                            of.plan.gradient_dtype, *of.plan.states().optimizer);
 }

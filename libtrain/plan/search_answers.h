@@ -46,7 +46,8 @@ struct OnNodes {
 // whose ranks no layout divides the batch among do not count. nullopt: none.
 std::optional<OnNodes> fewest_nodes(const SearchOf& of, int most);
 
-// The model with the most layers of which some layout fits, and its fastest layout. nullopt: one layer is too much.
+// The model with the most layers of which some layout fits, and its fastest layout. nullopt: none of up to 64 layers
+// fits or is possible.
 std::optional<FoundPlan> largest_model(const SearchOf& of);
 
 // The seconds of the best layout if the machine had a tenth more of something.

@@ -102,22 +102,7 @@ std::string largest_text(const Options& o, const plan::SearchOf& of, plan::Plan&
 }  // namespace
 
 bool searches(const Options& o) {
-  std::vector<const char*> asked;
-  for (const auto& [given, flag] :
-       {std::pair{!o.why_not.empty(), "--why-not"}, std::pair{o.fewest_nodes, "--fewest-nodes"},
-        std::pair{o.largest_model, "--largest-model"}, std::pair{!o.scale.empty(), "--scale"},
-        std::pair{!o.frontier.empty(), "--frontier"}})
-    if (given) asked.push_back(flag);
-  if (asked.size() > 1)
-    throw base::UsageError(fmt::format("{} and {} are two questions", asked[0], asked[1]), "ask one after the other");
-  if (!o.scale.empty() || !o.frontier.empty())
-    for (const auto& [given, flag] :
-         {std::pair{!o.output.empty(), "--output"}, std::pair{!o.until.empty(), "--until"},
-          std::pair{o.shadow_prices, "--shadow-prices"}, std::pair{!o.draw.empty(), "--draw"}})
-      if (given)
-        throw base::UsageError(fmt::format("{} is about one layout, and {} finds several", flag, asked[0]),
-                               "leave one of them out");
-  return o.search || !asked.empty();
+  return o.search || !o.why_not.empty() || o.fewest_nodes || o.largest_model || !o.scale.empty() || !o.frontier.empty();
 }
 
 plan::SearchSpace space_of(const Options& o, const ConfigFlags& flags) {
@@ -130,15 +115,22 @@ plan::SearchSpace space_of(const Options& o, const ConfigFlags& flags) {
 }
 
 void require_one_question(const Options& o) {
-  const char* before = o.search ? "--search" : nullptr;
-  for (const auto& [asked, flag] :
-       {std::pair{!o.why_not.empty(), "--why-not"}, std::pair{o.fewest_nodes, "--fewest-nodes"},
-        std::pair{o.largest_model, "--largest-model"}, std::pair{!o.scale.empty(), "--scale"},
-        std::pair{!o.frontier.empty(), "--frontier"}}) {
-    if (asked && o.search)
-      throw base::UsageError(fmt::format("--search and {} are two questions", flag), "ask one after the other");
-    if (asked) before = flag;
-  }
+  std::vector<const char*> asked;
+  for (const auto& [given, flag] :
+       {std::pair{o.search, "--search"}, std::pair{!o.why_not.empty(), "--why-not"},
+        std::pair{o.fewest_nodes, "--fewest-nodes"}, std::pair{o.largest_model, "--largest-model"},
+        std::pair{!o.scale.empty(), "--scale"}, std::pair{!o.frontier.empty(), "--frontier"}})
+    if (given) asked.push_back(flag);
+  if (asked.size() > 1)
+    throw base::UsageError(fmt::format("{} and {} are two questions", asked[0], asked[1]), "ask one after the other");
+  if (!o.scale.empty() || !o.frontier.empty())
+    for (const auto& [given, flag] :
+         {std::pair{!o.output.empty(), "--output"}, std::pair{!o.until.empty(), "--until"},
+          std::pair{o.shadow_prices, "--shadow-prices"}, std::pair{!o.draw.empty(), "--draw"}})
+      if (given)
+        throw base::UsageError(fmt::format("{} is about one layout, and {} finds several", flag, asked[0]),
+                               "leave one of them out");
+  const char* before = asked.empty() ? nullptr : asked[0];
   const auto need = [&](bool given, const char* flag) {
     if (given && !o.search)
       throw base::UsageError(fmt::format("{} needs --search", flag), fmt::format("--search {}", flag));
