@@ -2,6 +2,7 @@
 #include "libtrain/plan/machine_time.h"
 
 #include "libtrain/base/index.h"
+#include "libtrain/plan/measured_machine.h"
 
 #include <algorithm>
 #include <array>
@@ -97,6 +98,8 @@ double move_seconds(const Machine& m, double bytes) { return bytes / (m.memory_b
 
 double call_seconds(const Machine& m, const Topology& topology, const SizedCalls& c) {
   if (c.ranks == 1) return 0;
+  if (m.measured)
+    if (const auto seconds = m.measured->seconds(c)) return *seconds / m.speed;
   const int here = ranks_in_node(m, topology, stride_of(topology, c.group), c.ranks);
   const auto bytes = static_cast<double>(c.bytes);
   const double latency = (here == c.ranks ? m.link_latency : m.network_latency) * messages_of(c.ranks);
@@ -107,6 +110,8 @@ double call_seconds(const Machine& m, const Topology& topology, const SizedCalls
 }
 
 double message_seconds(const Machine& m, const Topology& topology, double bytes) {
+  if (m.measured)
+    if (const auto seconds = m.measured->message_seconds(bytes)) return *seconds / m.speed;
   const bool inside = topology.world() <= m.devices_per_node;
   return inside ? bytes / link_rate(m) + m.link_latency : bytes / network_rate(m) + m.network_latency;
 }

@@ -12,6 +12,7 @@
 #include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/machine_time.h"
+#include "libtrain/plan/measured_machine.h"
 
 #include <algorithm>
 #include <functional>
@@ -82,8 +83,9 @@ UpdateSeconds update_seconds(const Plan& plan, const Machine& machine, int stage
   const auto memory = memory_of_stage(plan, stage);
   const auto bytes = [&](Category c) { return static_cast<double>(memory.categories[c]); };
   // States are read and written; gradients are read for their norm and for the update; weights are written.
-  UpdateSeconds out{move_seconds(
-      machine, 2 * bytes(Category::optimizer) + 2 * bytes(Category::gradients) + bytes(Category::parameters))};
+  const double here = 2 * bytes(Category::optimizer) + 2 * bytes(Category::gradients) + bytes(Category::parameters);
+  const double of_update = machine.measured ? machine.measured->update_rate * machine.speed : 0;  // of a rank; 0: unknown
+  UpdateSeconds out{of_update > 0 ? here / of_update : move_seconds(machine, here)};
   double elsewhere = 0;
   const auto offload = offload_of_stage(plan, stage);
   for (const auto& e : offload.extents()) {
@@ -95,7 +97,9 @@ UpdateSeconds update_seconds(const Plan& plan, const Machine& machine, int stage
   if (gpu && machine.host_bandwidth <= 0) refuse_unknown(machine, "host-bandwidth", "an update on the host");
   double of_host = machine.host_bandwidth * machine.memory_share;
   if (machine.cores > 0) of_host = std::min(of_host, machine.cores * bytes_of_core);
-  const double rate = gpu ? of_host / machine.devices_per_node : machine.memory_bandwidth * machine.memory_share;
+  const double rate = gpu             ? of_host / machine.devices_per_node
+                      : of_update > 0 ? of_update
+                                      : machine.memory_bandwidth * machine.memory_share;
   out.on_host = elsewhere / rate;
   return out;
 }
@@ -119,12 +123,28 @@ MovingSeconds moving_seconds(const Plan& plan, const Machine& machine, int stage
   const auto disk = disk_of_step(plan, stage, plan.global_batch);
   if (disk.read + disk.written > 0) {
     if (machine.disk_read <= 0) refuse_unknown(machine, "disk-read", "what lies on disk");
+    if (machine.measured && machine.measured->storage.both > 0) {
+      out.all = std::max(out.all, machine.measured->storage.seconds({disk.read, disk.written}) / machine.speed);
+      return out;
+    }
     const double ranks = machine.devices_per_node,
                  writes = machine.disk_write > 0 ? machine.disk_write : machine.disk_read;
     out.all = std::max(out.all, ranks * (static_cast<double>(disk.read) / machine.disk_read +
                                          static_cast<double>(disk.written) / writes));
   }
   return out;
+}
+
+}  // namespace
+
+namespace {
+
+// A rank that computes on all of its cores has none left for collectives and updates beside its passes.
+bool overlaps(const Machine& machine) { return machine.device == base::DeviceKind::cuda; }
+
+// By how much a rank is faster while the ranks that share its cores wait.
+double faster_alone(const Plan& plan, const Machine& machine) {
+  return machine.measured && plan.pipeline > 1 ? machine.measured->ranks_of_core : 1;
 }
 
 }  // namespace
@@ -146,25 +166,32 @@ StepTimer::StepTimer(ModelConfig model, Machine machine, Execution execution)
   }
 }
 
-StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment& s, Recompute recompute) const {
+// Kernels of one micro-batch in a block, without collectives.
+StepTimer::BlockSeconds StepTimer::computing(const MicroShape& shape, const Segment& s, Recompute recompute) const {
   BlockSeconds out;
-  const auto shape = plan.micro();
   const auto work = s.kind->work(s.model, shape, execution_.attention);
   const auto pass = [&](const PassWork& of, double share, double& seconds) {
-    const auto each = pass_seconds(of, machine_, plan.dtype);
+    const auto each = pass_seconds(of, machine_, shape.dtype);
     out.products += share * each.products, out.attention += share * each.attention;
     out.kernels += share * each.kernels, seconds += share * each.all();
   };
   pass(work.forward, 1, out.forward);
   pass(work.backward, 1, out.inputs);
   // Only some blocks can compute weight gradients apart from input gradients (zero-bubble).
-  pass(work.weights, 1, s.kind->apart_flops(s.model, plan.sequence) > 0 ? out.weights : out.inputs);
+  pass(work.weights, 1, s.kind->apart_flops(s.model, shape.sequence) > 0 ? out.weights : out.inputs);
   if (recompute == Recompute::selective) pass(work.again, 1, out.inputs);
   if (recompute == Recompute::layers) {
-    const double all = s.kind->forward_flops(s.model, plan.sequence);
+    const double all = s.kind->forward_flops(s.model, shape.sequence);
     const bool whole = execution_.whole_recomputation || all == 0;
-    pass(work.forward, whole ? 1 : s.kind->recompute_flops(s.model, plan.sequence) / all, out.inputs);
+    pass(work.forward, whole ? 1 : s.kind->recompute_flops(s.model, shape.sequence) / all, out.inputs);
   }
+  return out;
+}
+
+StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment& s, Recompute recompute) const {
+  const auto shape = plan.micro();
+  auto out = computing(shape, s, recompute);
+  take_measured(plan, s, recompute, out);
   const auto calls = [&](double forward, double all, double& sum) {
     out.forward += forward, out.inputs += all - forward, sum += all;
   };
@@ -295,31 +322,41 @@ StepTime StepTimer::time(const Plan& plan) {
     return sum;
   };
   auto most = of_stage(0);
-  for (int stage = 1; stage < plan.pipeline; ++stage)
-    if (const auto other = of_stage(stage); other.all() > most.all()) most = other, out.stage = stage;
+  double mean_busy = most.all() / plan.pipeline;
+  for (int stage = 1; stage < plan.pipeline; ++stage) {
+    const auto other = of_stage(stage);
+    mean_busy += other.all() / plan.pipeline;
+    if (other.all() > most.all()) most = other, out.stage = stage;
+  }
   const auto batch = plan.batch();
   const auto micros = static_cast<double>(batch.micros_of(0));
   out.products = micros * most.products, out.attention = micros * most.attention, out.kernels = micros * most.kernels;
   out.tensor = micros * most.tensor, out.experts = micros * most.experts;
   const double busy = micros * most.all(), backward = most.inputs + most.weights;
-  out.idle = run_seconds(plan, all) - busy;
+  double run = run_seconds(plan, all);
+  if (const double faster = faster_alone(plan, machine_); faster > 1) run = std::max(run / faster, micros * mean_busy);
+  if (run < busy)
+    for (auto* part : {&out.products, &out.attention, &out.kernels, &out.tensor, &out.experts}) *part *= run / busy;
+  out.idle = std::max(0.0, run - busy);
 
   const auto data = data_seconds(plan, machine_, out.stage, execution_.rings);
   const auto rounds = static_cast<double>(batch.accumulation_steps());
   // What the last backward does not hide stays, and what all passes do not hide.
   const double of_last = data.reductions / rounds - backward;
-  out.data = data.at_end + (execution_.overlap ? std::max({0.0, of_last, data.gathers + data.reductions - busy})
-                                               : data.reductions + std::max(0.0, data.gathers - busy));
+  const bool beside = overlaps(machine_);
+  out.data = data.at_end + (!beside             ? data.reductions + data.gathers
+                            : execution_.overlap ? std::max({0.0, of_last, data.gathers + data.reductions - busy})
+                                                 : data.reductions + std::max(0.0, data.gathers - busy));
   // The host updates while the passes of the next step begin. Each layer waits for its own update.
   const auto update = update_seconds(plan, machine_, out.stage);
-  out.update = update.here + std::max(0.0, update.on_host - most.forward);
+  out.update = update.here + (beside ? std::max(0.0, update.on_host - most.forward) : update.on_host);
   const auto moving = moving_seconds(plan, machine_, out.stage);
   out.moving = std::max({0.0, moving.all - busy, moving.gradients_down - backward, moving.weights_up - most.forward});
-  out.seconds = busy + out.idle + out.data + out.update + out.moving;
+  out.seconds = run + out.data + out.update + out.moving;
   return out;
 }
 
-double StepTimer::passes(const Plan& plan) { return run_seconds(plan, parts(plan)); }
+double StepTimer::passes(const Plan& plan) { return run_seconds(plan, parts(plan)) / faster_alone(plan, machine_); }
 
 // Before a stage's first forward every stage before has one. Behind its last backward each has one as well, unless
 // weight gradients come last.
@@ -335,7 +372,7 @@ double StepTimer::at_least(const Plan& plan) {
     before += first.forward;
     if (plan.pipeline_schedule != PipelineSchedule::zero_bubble) before += first.inputs + first.weights;
   }
-  return most;
+  return most / faster_alone(plan, machine_);
 }
 
 Execution execution_of_text(const std::string& text, const std::string& spelled) {

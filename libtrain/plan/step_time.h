@@ -90,6 +90,8 @@ class StepTimer {
   const std::vector<OfRecomputations>& blocks(const Plan& plan);  // of each kind of block, in this plan
   std::vector<BlockSeconds> parts(const Plan& plan);              // of each part of plan.stages
   BlockSeconds block_seconds(const Plan& plan, const Segment& segment, Recompute recompute) const;
+  void take_measured(const Plan& plan, const Segment& segment, Recompute recompute, BlockSeconds& block) const;
+  BlockSeconds computing(const MicroShape& shape, const Segment& segment, Recompute recompute) const;
   double run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts);
   double run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const;
   Simulated simulated(const Plan& plan, const std::vector<BlockSeconds>& parts, std::int64_t micros) const;
@@ -116,6 +118,10 @@ struct StepInterval {
 };
 StepInterval step_interval(const Plan& plan, const Machine& machine, const Execution& execution = {});
 PredictedStep predicted_step(const StepInterval& interval, const Machine& machine);  // for a plan's file
+
+// The blocks of the plan whose passes a measured machine did not measure, so that their times are estimated from its
+// rates: "embedding", "layers", "head". Empty for a published machine, too.
+std::vector<std::string> unmeasured_blocks(const Plan& plan, const Machine& machine);
 
 // Three digits: "34.1 s", "523 ms"; below 1 s and from 1,000 s on as base::duration_text.
 std::string step_seconds_text(double seconds);

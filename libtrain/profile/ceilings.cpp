@@ -25,39 +25,93 @@ int batch_of(double seconds) {
   return std::clamp(static_cast<int>(ceiling_batch_seconds / std::max(seconds, 1e-9)), 1, 100000);
 }
 
-plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceiling& ceiling, double share) {
-  const double begin = ranks.clock->now();
-  plan::LocalRate rate{ceiling.name, ceiling.shape, ceiling.unit, ceiling.threads, 0, {}, {}};
+// The repeats of one ceiling.
+struct Repeats {
+  Ceiling ceiling;
+  std::vector<double> seconds;  // of a run, on the slowest rank
+  double amount = 1;
+  bool known(double confidence) const {
+    if (std::ssize(seconds) < settled_ceiling_repeats) return false;
+    const auto interval = base::median_interval(seconds);
+    return (interval.high - interval.low) / 2 <= confidence * base::median(seconds);
+  }
+  plan::LocalRate rate() const {
+    plan::LocalRate rate{ceiling.name, ceiling.shape, ceiling.unit, ceiling.threads, 0, {}, {}};
+    for (const double t : seconds) rate.repeats.push_back(ceiling.unit == "s" ? t : amount / t);
+    rate.value = base::median(rate.repeats);
+    rate.interval = base::prediction_interval(rate.repeats);
+    return rate;
+  }
+};
+
+double on_slowest(Ranks& ranks, double seconds) {
+  std::vector<double> slowest{seconds};
+  largest(ranks, slowest);
+  return slowest[0];
+}
+
+// The work of a ceiling, warm, and the number of runs that make a batch.
+std::pair<Work, int> warm(Ranks& ranks, const Ceiling& ceiling) {
   Work work;
   double seconds = 0;
   on_all(ranks, [&] {
     work = ceiling.make();
     seconds = seconds_of(work, *ranks.clock, 1);  // warms up pages, caches and clocks
   });
-  const auto agreed = [&](double seconds) {
-    std::vector<double> slowest{seconds};
-    largest(ranks, slowest);
-    return slowest[0];
-  };
   // A long run is a batch of its own, however cold.
-  if (agreed(seconds) < ceiling_batch_seconds) on_all(ranks, [&] { seconds = seconds_of(work, *ranks.clock, 1); });
-  const int batch = batch_of(agreed(seconds));
-  std::vector<double> times;
+  if (on_slowest(ranks, seconds) < ceiling_batch_seconds)
+    on_all(ranks, [&] { seconds = seconds_of(work, *ranks.clock, 1); });
+  return {std::move(work), batch_of(on_slowest(ranks, seconds))};
+}
+
+void repeat(Ranks& ranks, const Work& work, int batch, Repeats& to) {
+  if (ranks.size > 1) ranks.control->barrier(*ranks.caller);
+  to.seconds.push_back(on_slowest(ranks, seconds_of(work, *ranks.clock, batch)));
+  to.amount = work.amount;
+}
+
+plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceiling& ceiling, double share) {
+  const double begin = ranks.clock->now();
+  Repeats repeats{ceiling, {}};
+  const auto [work, batch] = warm(ranks, ceiling);
   for (;;) {
-    if (ranks.size > 1) ranks.control->barrier(*ranks.caller);
-    times.push_back(agreed(seconds_of(work, *ranks.clock, batch)));
-    const auto n = static_cast<int>(times.size());
+    repeat(ranks, work, batch, repeats);
+    const auto n = static_cast<int>(repeats.seconds.size());
     if (n < least_ceiling_repeats) continue;
-    if (agreed(ranks.clock->now() - begin) > share || n == most_repeats) break;
-    if (n < settled_ceiling_repeats) continue;
-    const auto interval = base::median_interval(times);
-    const bool known = (interval.high - interval.low) / 2 <= options.confidence * base::median(times);
-    if (agreed(known ? 0 : 1) == 0) break;
+    if (on_slowest(ranks, ranks.clock->now() - begin) > share || n == most_repeats) break;
+    if (on_slowest(ranks, repeats.known(options.confidence) ? 0 : 1) == 0) break;
   }
-  for (const double t : times) rate.repeats.push_back(ceiling.unit == "s" ? t : work.amount / t);
-  rate.value = base::median(rate.repeats);
-  rate.interval = base::prediction_interval(rate.repeats);
-  return rate;
+  return repeats.rate();
+}
+
+bool in_turns(const Ceiling& c) { return c.name.starts_with("block."); }
+
+// Passes of blocks are added up and compared with one another, so a machine that changes its speed must not favour some:
+// each is measured once in every turn.
+void measure_in_turns(Ranks& ranks, const CeilingOptions& options, const std::vector<Ceiling>& list, double seconds,
+                      const std::function<void(const plan::LocalRate&)>& on_rate, comm::Ledger& rounds,
+                      std::vector<plan::LocalRate>& rates) {
+  std::vector<Repeats> all;
+  for (const auto& c : list)
+    if (in_turns(c)) all.push_back({c, {}});
+  const double begin = ranks.clock->now();
+  for (int turn = 0; turn < most_repeats; ++turn) {
+    if (turn >= least_ceiling_repeats && on_slowest(ranks, ranks.clock->now() - begin) > seconds) break;
+    bool open = false;
+    for (auto& repeats : all) {
+      if (on_slowest(ranks, repeats.known(options.confidence) ? 0 : 1) == 0) continue;
+      open = true;
+      rounds.begin(repeats.ceiling.name.c_str(), 0);
+      const auto [work, batch] = warm(ranks, repeats.ceiling);
+      repeat(ranks, work, batch, repeats);
+      rounds.end(0, 0);
+    }
+    if (!open) break;
+  }
+  for (const auto& repeats : all) {
+    rates.push_back(repeats.rate());
+    if (ranks.rank == 0 && on_rate) on_rate(rates.back());
+  }
 }
 
 }  // namespace
@@ -79,6 +133,7 @@ std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions
   std::vector<plan::LocalRate> rates;
   const double begin = ranks.clock->now();
   for (std::size_t i = 0; i < list.size(); ++i) {
+    if (in_turns(list[i])) continue;
     rounds.begin(list[i].name.c_str(), 0);
     std::vector<double> left{options.budget_seconds - (ranks.clock->now() - begin)};
     largest(ranks, left);
@@ -88,6 +143,9 @@ std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions
     rounds.end(0, 0);
     if (ranks.rank == 0 && on_rate) on_rate(rates.back());
   }
+  std::vector<double> left{options.budget_seconds - (ranks.clock->now() - begin)};
+  largest(ranks, left);
+  measure_in_turns(ranks, options, list, left[0], on_rate, rounds, rates);
   return rates;
 }
 

@@ -14,6 +14,12 @@
 
 namespace trainyard::profile {
 
+// A layout in which blocks are measured.
+struct BlockLayout {
+  std::int64_t micro_batch = 1;
+  int tensor = 1, experts = 1;
+};
+
 struct CeilingOptions {
   plan::ModelConfig model;  // its products and attention are measured
   int tensor = 1;           // tensor-parallel ranks: one rank's part of a layer is measured
@@ -30,6 +36,7 @@ struct CeilingOptions {
   std::vector<double> least_seconds;  // result of least_ceiling_seconds(); empty: not known
   // Folders that may hold what memory does not (base/storage.h), disk_bytes in each; empty: none is measured.
   std::vector<std::string> storage_folders;
+  std::vector<BlockLayout> blocks;  // in which the model's blocks are measured; empty: they are not
 };
 
 // Something to be timed. run() does `amount` units of work (FLOP, bytes, or 1 where the result is seconds). On a GPU
@@ -58,6 +65,7 @@ struct Ceiling {
 //  attention.forward and .backward (the causal half counts)
 //  adamw (the bytes that it must read and write)
 //  disk.write (until durable), disk.read
+//  block.<part>.<pass> (seconds), if there are options.blocks (profile/block_work.h)
 //  storage.write, storage.read, storage.update (read and written back, both counted) of each storage folder, and of all
 // On a GPU:
 //  arithmetic.<dtype> (a square product of at most 8192 a side), memory.copy, memory.write

@@ -15,6 +15,7 @@
 #include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/plan/spec/widths.h"
+#include "libtrain/profile/block_work.h"
 #include "libtrain/profile/ceilings.h"
 #include "libtrain/profile/storage_work.h"
 #include "libtrain/tensor/device_buffer.h"
@@ -156,6 +157,7 @@ class List {
                        .threads = o_.threads,
                        .make = [this] { return copy({}, o_.threads); }});
     for (auto& c : storage_ceilings(o_)) list_.push_back(std::move(c));
+    for (auto& c : block_ceilings(o_)) list_.push_back(std::move(c));
     return std::move(list_);
   }
 

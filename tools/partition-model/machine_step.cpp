@@ -3,7 +3,9 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/measured_machine.h"
 #include "libtrain/plan/scale.h"
 
 #include <fmt/format.h>
@@ -13,6 +15,15 @@
 #include <cmath>
 
 namespace trainyard::tools {
+
+namespace {
+
+plan::Machine machine_named(const std::string& name) {
+  if (!name.ends_with(".json")) return plan::load_machine(name);
+  return plan::measured_machine(plan::profile_from_json(base::read_file(name, base::largest_description), name), name);
+}
+
+}  // namespace
 
 std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigFlags& flags, bool ranks_given) {
   if (o.machine.empty()) {
@@ -27,7 +38,7 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
                                fmt::format("--machine {}", plan::machine_names().front()));
     return {};
   }
-  auto machine = plan::load_machine(o.machine);
+  auto machine = machine_named(o.machine);
   if (!o.scale.empty() && plan::scale_of_text(o.scale, "--scale", machine).what == plan::Scaled::nodes &&
       (o.nodes > 0 || ranks_given))
     throw base::UsageError(
@@ -81,6 +92,9 @@ std::string step_time_text(const plan::Plan& p, const plan::StepInterval& step, 
   out += fmt::format("  {} a device, {} without what is recomputed", base::rate_text(device, "FLOP/s"),
                      base::rate_text(model, "FLOP/s"));
   if (peak > 0) out += fmt::format(" ({:.0f} % of its peak)", 100 * model / peak);
+  if (const auto blocks = plan::unmeasured_blocks(p, machine); !blocks.empty())
+    out += fmt::format("\n  {} has not measured {} of this model, so {} estimated from products and memory", machine.name,
+                       base::listed(blocks, "and"), blocks.size() > 1 ? "their times are" : "its time is");
   return out + "\n";
 }
 

@@ -18,6 +18,7 @@
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/prediction.h"
 #include "libtrain/plan/spec/lanes.h"
+#include "libtrain/profile/block_work.h"
 #include "libtrain/profile/collective.h"
 #include "libtrain/tensor/gpu.h"
 #include "tools/common/progress.h"
@@ -67,6 +68,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
                                     int fair_threads) {
   profile::CeilingOptions c;
   c.model = plan != nullptr ? plan->model : plan::load_model(o.model, io::read_layout_file);
+  if (o.vocabulary > 0) c.model.vocabulary = o.vocabulary;
   if (c.model.vocabulary == 0)
     c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;  // as in published models
   if (c.model.lanes == 0) c.model.lanes = plan::default_lanes(c.model, launched.device.kind);
@@ -81,6 +83,8 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
     c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : base::parent_of(o.output);
   c.confidence = o.sweep.confidence;
   c.storage_folders = o.storage_folders;
+  if (!o.blocks.empty())
+    c.blocks = profile::blocks_of_text(o.blocks, "--blocks", c.model, c.sequence, launched.ranks.size);
   return c;
 }
 
@@ -95,7 +99,7 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
   if (world > 1) {
     if (plan) follow_plan(*plan, o, r);
     else if (!o.groups.empty()) r.families = plan::parse_groups(o.groups, world);
-    else r.families = {plan::whole_world(world)};
+    else r.families = o.blocks.empty() ? std::vector{plan::whole_world(world)} : plan::equal_groups(world);
   } else if (!o.groups.empty()) {
     plan::parse_groups(o.groups, world);  // throws an error: one rank has no peers
   }
@@ -104,6 +108,8 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
     throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
   if (links && !o.local && !o.storage_folders.empty())
     throw base::UsageError("--storage measures folders of a rank, and this measures links only", "add --local");
+  if (links && !o.local && !o.blocks.empty())
+    throw base::UsageError("--blocks measures what a rank computes, and this measures links only", "add --local");
   if (!links) r.families.clear();
   if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr, fair_threads);
   return r;
@@ -193,6 +199,7 @@ std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o
   p.isa = kernels::name_of(kernels::active_isa());
   p.ranks = ranks.size;
   p.threads = r.local ? r.local->threads : 1;
+  p.cores = comm::cores_of_machine(*ranks.control, *ranks.caller);
   p.nodes = nodes_of(ranks);
   if (!r.families.empty()) {
     profile::SweepListener passes;

@@ -17,11 +17,11 @@ struct ProfileOptions {
               dtypes = "f32", confidence = "3%", budget = "60s", spread = "50%";
   std::string model = "gpt2", disk, disk_bytes = "128MiB", output, plot, from, max_regress = "5%", progress = "auto";
   int ranks = 0, factor = 2, threads = 0;
-  std::int64_t micro_batch = 1, sequence = 0;
+  std::int64_t micro_batch = 1, sequence = 0, vocabulary = 0;
   double hang_timeout = 300;
   bool local = false, force = false, json = false, csv = false, bytes = false, chart = false, dry_run = false;
   std::vector<std::string> compare;
-  std::string storage;
+  std::string storage, blocks;
   // parsed from the texts
   profile::SweepOptions sweep;
   double regress = 0.05;

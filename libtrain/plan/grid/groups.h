@@ -33,5 +33,8 @@ std::vector<GroupFamily> groups_of(const Topology& topology);
 
 // The whole world as one group, "world".
 GroupFamily whole_world(int world);
+// The whole world, and for each smaller number of ranks that divides it, from 2 on, groups of as many neighbours:
+// "groups-of-2".
+std::vector<GroupFamily> equal_groups(int world);
 
 }  // namespace trainyard::plan

@@ -252,18 +252,17 @@ std::string to_json(const Profile& p) {
   Json communication = Json::array(), local = Json::array();
   for (const auto& s : p.communication) communication.push_back(json_of(s));
   for (const auto& l : p.local) local.push_back(json_of(l));
-  const Json j{{"format", profile_format},
-               {"measured_at", p.measured_at},
-               {"version", p.version},
-               {"backend", p.backend},
-               {"library", p.library},
-               {"device", p.device},
-               {"isa", p.isa},
-               {"ranks", p.ranks},
-               {"threads", p.threads},
-               {"nodes", p.nodes},
-               {"communication", communication},
-               {"local", local}};
+  Json j{{"format", profile_format},
+         {"measured_at", p.measured_at},
+         {"version", p.version},
+         {"backend", p.backend},
+         {"library", p.library},
+         {"device", p.device},
+         {"isa", p.isa},
+         {"ranks", p.ranks},
+         {"threads", p.threads}};
+  if (p.cores > 0) j["cores"] = p.cores;
+  j["nodes"] = p.nodes, j["communication"] = communication, j["local"] = local;
   return compact(j.dump(2)) + "\n";
 }
 
@@ -284,6 +283,7 @@ Profile profile_from_json(const std::string& text, const std::string& where) {
   p.isa = o.text("isa");
   p.ranks = static_cast<int>(r.whole("ranks", 1, ranges::most_stated_ranks));
   p.threads = static_cast<int>(r.whole("threads", 1, INT32_MAX));
+  if (o.has("cores")) p.cores = static_cast<int>(r.whole("cores", 1, INT32_MAX));
   for (const auto& node : o.array("nodes")) {
     if (!node.is_string()) r.refuse("nodes", "not a list of names");
     p.nodes.push_back(node.get<std::string>());

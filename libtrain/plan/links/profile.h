@@ -53,6 +53,7 @@ struct Profile {
   std::vector<std::string> nodes;  // names, each once
   std::vector<CommSeries> communication;
   std::vector<LocalRate> local;
+  int cores = 0;  // that the ranks of a node may use together; 0: not known
 
   const CommSeries* find(const std::string& group, const std::string& operation,
                          const std::string& type) const;  // nullptr: not measured

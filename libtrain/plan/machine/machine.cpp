@@ -117,7 +117,7 @@ Machine with_rates(Machine m, double factor) {
   for (auto* rate : {&m.flops_16bit, &m.flops_32bit, &m.memory_bandwidth, &m.link_bandwidth, &m.network_bandwidth,
                      &m.host_link_bandwidth, &m.host_bandwidth, &m.disk_read, &m.disk_write})
     *rate *= factor;
-  m.link_latency /= factor, m.network_latency /= factor;
+  m.link_latency /= factor, m.network_latency /= factor, m.speed *= factor;
   return m;
 }
 

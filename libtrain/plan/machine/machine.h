@@ -6,10 +6,13 @@
 #include "libtrain/base/view.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace trainyard::plan {
+
+struct MeasuredMachine;  // plan/measured_machine.h
 
 // Bandwidths are bytes a second, each way. 0: not known. Files in plan/machine/machines have a source beside each
 // number.
@@ -32,6 +35,9 @@ struct Machine {
   double product_share = 0.8, attention_share = 0.55, memory_share = 0.85, link_share = 0.78, network_share = 0.9;
   double link_latency = 5e-6, network_latency = 10e-6;  // seconds of a message
   base::DType dtype = base::DType::bf16;                // of 16 bits, that its products take
+  // What profile-comm measured of this machine; null: its rates are published. `speed` multiplies all of it.
+  std::shared_ptr<const MeasuredMachine> measured = {};
+  double speed = 1;
 };
 
 std::vector<base::Field> fields_of(Machine& machine);

@@ -1,0 +1,349 @@
+// Blocks with a store of their own, and a group whose other ranks are not there.
+#include "libtrain/profile/block_work.h"
+
+#include "kernels/cast/cast.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
+#include "libtrain/base/parse_number.h"
+#include "libtrain/base/random.h"
+#include "libtrain/base/text.h"
+#include "libtrain/model/attention_lists.h"
+#include "libtrain/model/decoder.h"
+#include "libtrain/model/expert_collectives.h"
+#include "libtrain/model/tensor_collectives.h"
+#include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/decision_problems.h"
+#include "libtrain/plan/measured_blocks.h"
+#include "libtrain/plan/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <sstream>
+
+namespace trainyard::profile {
+
+namespace {
+
+using base::DType;
+using base::View;
+using plan::BlockPass;
+
+// The only rank of its group. It sends nothing, and receives nothing but small tables, such as the numbers of rows for
+// experts: those of other ranks are its own.
+class AloneCommunicator : public comm::Communicator {
+ public:
+  AloneCommunicator(std::string group, int size) : Communicator(std::move(group), 0, size) {}
+  void all_reduce(tensor::Exec&, View, comm::Reduction) override {}
+  void all_gather(tensor::Exec& exec, View in, View out) override {
+    for (int r = 0; r < size(); ++r) echo(exec, in, 0, out, r * in.bytes(), in.bytes());
+  }
+  void reduce_scatter(tensor::Exec&, View, View) override {}
+  void all_to_all(tensor::Exec& exec, View send, std::span<const std::int64_t> send_counts, View receive,
+                  std::span<const std::int64_t> receive_counts) override {
+    const auto each = base::size_of(send.dtype);
+    std::int64_t from = 0, to = 0;
+    for (std::size_t r = 0; r < send_counts.size(); ++r) {
+      echo(exec, send, from * each, receive, to * each, std::min(send_counts[r], receive_counts[r]) * each);
+      from += send_counts[r], to += receive_counts[r];
+    }
+  }
+  void broadcast(tensor::Exec&, View, int) override {}
+  void exchange(tensor::Exec& exec, std::span<const comm::Transfer> transfers) override {
+    for (const auto& to : transfers)
+      for (const auto& from : transfers)
+        if (to.kind == comm::Transfer::Kind::receive && from.kind == comm::Transfer::Kind::send && to.peer == from.peer)
+          echo(exec, from.view, 0, to.view, 0, std::min(from.view.bytes(), to.view.bytes()));
+  }
+  void barrier(tensor::Exec&) override {}
+  bool add_contributions(tensor::Exec&, const comm::OrderedReduction&, std::int64_t, std::int64_t) override {
+    return true;
+  }
+  bool gather_range(tensor::Exec&, View, View, std::int64_t, std::int64_t) override { return true; }
+
+ private:
+  static constexpr std::int64_t most_of_a_table = 4096;  // bytes
+  static void echo(tensor::Exec& exec, const View& from, std::int64_t from_byte, const View& to, std::int64_t to_byte,
+                   std::int64_t bytes) {
+    if (bytes > most_of_a_table || bytes <= 0) return;
+    const auto part = [&](const View& v, std::int64_t at) {
+      return View(static_cast<char*>(v.data) + at, DType::u8, {bytes}, v.device);
+    };
+    tensor::copy(exec, part(from, from_byte), part(to, to_byte));
+  }
+};
+
+constexpr std::int64_t padding = 4096;  // for the beginnings of a few tensors
+
+// Whole weights, and one place for the gradients of each flat group.
+class BlockStore : public params::ParameterStore {
+ public:
+  BlockStore(const plan::ModelPart& part, const plan::Topology& topology, DType dtype, base::Device device)
+      : dtype_(dtype), groups_(plan::flat_groups(part)) {
+    std::int64_t elements = 0;
+    for (const auto& group : groups_) layouts_.push_back(plan::layout(group, topology)), elements += layouts_.back().padded;
+    memory_ = std::make_unique<tensor::Arena>(
+        tensor::Category::parameters,
+        elements * (base::size_of(dtype) + base::size_of(DType::f32)) + std::ssize(groups_) * padding + 4 * random_count,
+        device);
+  }
+  // Normal values as a new model has them; norms have ones.
+  void fill(tensor::Exec& exec) {
+    std::vector<float> random(base::size(random_count));
+    base::fill_normal(random.data(), random_count, 1, "blocks", 0, 0.02);
+    const std::vector<float> one(base::size(random_count), 1.0f);
+    const auto values = memory_->allocate(DType::f32, {random_count});
+    for (const bool ones : {false, true}) {
+      tensor::copy(exec, View::of(ones ? const_cast<float*>(one.data()) : random.data(), {random_count}), values);
+      exec.synchronize();
+      for (std::size_t g = 0; g < groups_.size(); ++g) {
+        if (!ones) {
+          weights_.push_back(memory_->allocate(dtype_, {layouts_[g].padded}));
+          gradients_.push_back(memory_->allocate(DType::f32, {layouts_[g].padded}));
+          tensor::clear(exec, weights_.back());
+        }
+        for (std::size_t p = 0; p < groups_[g].parameters.size(); ++p) {
+          const auto kind = groups_[g].parameters[p].init.kind;
+          if (kind != (ones ? plan::Init::Kind::ones : plan::Init::Kind::normal)) continue;
+          const auto n = layouts_[g].count(p);
+          for (std::int64_t at = 0; at < n; at += random_count) {
+            const auto part = std::min(random_count, n - at);
+            kernels::cast(exec, View(values.data, DType::f32, {part}, values.device),
+                          View(static_cast<char*>(weights_[g].data) +
+                                   (layouts_[g].offsets[p] + at) * base::size_of(dtype_),
+                               dtype_, {part}, values.device));
+          }
+        }
+      }
+      exec.synchronize();
+    }
+  }
+
+ protected:
+  void acquire(plan::Occurrence) override {}
+  void give_back(plan::Occurrence) override {}
+  View weight(plan::Occurrence o, int slot) override { return view(weights_, o, slot); }
+  void open(plan::Occurrence, int) override {}
+  View gradient(plan::Occurrence o, int, int slot) override { return view(gradients_, o, slot); }
+  void commit(plan::Occurrence, int) override {}
+
+ private:
+  static constexpr std::int64_t random_count = 1 << 16;
+  View view(const std::vector<View>& of, plan::Occurrence o, int slot) const {
+    const auto& all = base::at(of, o.flat_group);
+    const auto& layout = base::at(layouts_, o.flat_group);
+    const auto& shape = base::at(layout.shapes, slot);
+    auto* const data = static_cast<char*>(all.data) + base::at(layout.offsets, slot) * base::size_of(all.dtype);
+    return shape.size() == 1 ? View(data, all.dtype, {shape[0]}, all.device)
+                             : View(data, all.dtype, {shape.at(0), shape.at(1)}, all.device);
+  }
+  DType dtype_;
+  std::vector<plan::FlatGroup> groups_;
+  std::vector<plan::FlatLayout> layouts_;
+  std::unique_ptr<tensor::Arena> memory_;
+  std::vector<View> weights_, gradients_;
+};
+
+// Arrays of a micro-batch of random tokens, on the device.
+struct BlockBatch {
+  BlockBatch(const plan::ModelConfig& model, std::int64_t b, std::int64_t t, tensor::Exec& exec)
+      : memory(tensor::Category::workspace, b * t * (4 * 4 + 1) + 16 * b + padding, exec.device()) {
+    std::vector<std::int32_t> tokens(base::size(b * t)), targets = tokens, positions = tokens, starts = tokens;
+    std::vector<std::uint8_t> weights(base::size(b * t), 1);
+    std::uint64_t state = 1;
+    for (std::int64_t i = 0; i < b * t; ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      base::at(tokens, i) = static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(model.vocabulary));
+      base::at(targets, i) = base::at(tokens, (i + 1) % (b * t)), base::at(positions, i) = static_cast<std::int32_t>(i % t);
+    }
+    for (std::int64_t s = 0; s < b; ++s) micro.samples.push_back(static_cast<std::uint64_t>(s));
+    const auto place = [&](auto& values, std::int64_t rows, std::int64_t cols) {
+      const auto from = View::of(values.data(), {rows, cols});
+      const auto to = memory.allocate(from.dtype, {rows, cols});
+      tensor::copy(exec, from, to);
+      exec.synchronize();
+      return to;
+    };
+    micro.tokens = place(tokens, b, t), micro.targets = place(targets, b, t);
+    micro.positions = place(positions, b, t), micro.document_start = place(starts, b, t);
+    micro.weights = place(weights, b, t), micro.counted = b * t;
+    if (!exec.on_gpu()) return;
+    std::vector<double> counted{static_cast<double>(b * t)};
+    micro.keys = place(micro.samples, 1, b).template ptr<std::uint64_t>();
+    micro.counted_there = place(counted, 1, 1).reshaped({1});
+  }
+  tensor::Arena memory;
+  model::MicroBatch micro;
+};
+
+// One block in one layout, ready to run.
+class BlockRun {
+ public:
+  BlockRun(const plan::Plan& plan, plan::Items item, BlockPass pass, base::Device device)
+      : plan_(plan), part_(plan::ModelPart(plan_.model, {item}).with_experts(plan_.experts())), pass_(pass), recompute_(recomputation(pass)), shape_(own_shape()),
+        world_("alone", 0, plan_.topology,
+               [](const std::string& name, const std::vector<int>& ranks) {
+                 return std::make_unique<AloneCommunicator>(name, static_cast<int>(ranks.size()));
+               },
+               {{plan::Axis::tensor}, {plan::Axis::expert}}),
+        activations_(tensor::Category::activations,
+                     plan::activation_bytes(part_, shape_, plan::Pass::train, recompute_), device),
+        workspace_(tensor::Category::workspace,
+                   std::max<std::int64_t>(64, plan::workspace_bytes(part_, shape_, plan::Pass::train)), device),
+        staging_(tensor::Category::communication_staging,
+                 plan::tensor_staging_bytes(plan_.model, shape_) +
+                     plan::expert_staging_bytes(part_, shape_, plan::Pass::train) + padding,
+                 device),
+        compute_(device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(device.index, &workspace_)
+                                                       : tensor::Exec::caller(&workspace_, plan.threads)),
+        execs_{world_, *compute_, *compute_}, store_(part_, plan_.topology, plan_.dtype, device),
+        lists_(part_, plan_.sequence, *compute_), collectives_(execs_, staging_, plan_.model, shape_),
+        experts_(execs_, staging_, plan_.batch(), shape_, plan::expert_hop_bytes(part_, shape_, plan::Pass::train)),
+        batch_(plan_.model, plan_.micro_batch, plan_.sequence, *compute_), decoder_(part_, recompute_),
+        saved_(activations_) {
+    store_.fill(*compute_);
+    const auto n = activations_.mark();
+    tensor::clear(*compute_, activations_.allocate(DType::u8, {activations_.capacity_bytes()}));
+    activations_.release(n);
+    compute_->synchronize();
+  }
+
+  void run() {
+    model::Step step{*compute_, &store_, batch_.micro, plan_.dtype, 1, plan::Pass::train, 0, 0};
+    step.collectives = &collectives_, step.experts = &experts_, step.lists = &lists_;
+    step.weight_gradients = shape_.weight_gradients;
+    auto flow = decoder_.forward(step, saved_);
+    if (pass_ == BlockPass::inputs) decoder_.input_gradients(step, flow, saved_);
+    if (pass_ == BlockPass::forward || pass_ == BlockPass::inputs) return saved_.clear();
+    decoder_.backward(step, flow, saved_);
+  }
+  void finish() { compute_->synchronize(); }
+
+ private:
+  static plan::Recomputation recomputation(BlockPass pass) {
+    if (pass == BlockPass::selective) return plan::Recompute::selective;
+    return pass == BlockPass::full ? plan::Recompute::layers : plan::Recompute::none;
+  }
+  plan::MicroShape own_shape() {
+    auto shape = part_.own_shape(plan_.micro());
+    if (pass_ == BlockPass::inputs) shape.weight_gradients = plan::WeightGradients::apart;
+    return shape;
+  }
+
+  plan::Plan plan_;
+  plan::ModelPart part_;
+  BlockPass pass_;
+  plan::Recomputation recompute_;
+  plan::MicroShape shape_;
+  comm::World world_;
+  tensor::Arena activations_, workspace_, staging_;
+  std::unique_ptr<tensor::Exec> compute_;
+  params::RankExecs execs_;
+  BlockStore store_;
+  model::AttentionLists lists_;
+  model::TensorCollectives collectives_;
+  model::ExpertCollectives experts_;
+  BlockBatch batch_;
+  model::Decoder decoder_;
+  model::Saved saved_;
+};
+
+plan::Plan plan_of(const CeilingOptions& o, const BlockLayout& l, DType dtype) {
+  plan::Plan p;
+  p.model = o.model, p.device = o.device.kind, p.dtype = dtype, p.sequence = o.sequence;
+  p.micro_batch = l.micro_batch, p.tensor = l.tensor, p.expert_parallel = l.experts, p.threads = o.threads;
+  p.global_batch = l.micro_batch * l.experts;
+  p.topology = plan::topology_of(p, l.tensor * l.experts);
+  return p;
+}
+
+bool fits(const CeilingOptions& o, const BlockLayout& l) {
+  return plan::decision_problems(plan_of(o, l, o.dtypes.empty() ? DType::f32 : o.dtypes.front())).empty();
+}
+
+// The passes that are measured of a block.
+std::vector<BlockPass> passes_of(const plan::Segment& s, std::int64_t sequence) {
+  std::vector<BlockPass> out{BlockPass::forward, BlockPass::step};
+  if (s.part == plan::Part::layers) out.push_back(BlockPass::selective), out.push_back(BlockPass::full);
+  if (s.kind->apart_flops(s.model, sequence) > 0) out.push_back(BlockPass::inputs);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Ceiling> block_ceilings(const CeilingOptions& o) {
+  std::vector<Ceiling> out;
+  std::map<std::pair<std::string, std::string>, bool> there;
+  for (const auto dtype : o.dtypes)
+    for (const auto& layout : o.blocks) {
+      if (!fits(o, layout)) continue;
+      const auto p = plan_of(o, layout, dtype);
+      std::int64_t item = 0;
+      for (const auto& s : plan::segments(p.model)) {
+        const plan::Items first{item, item + 1};
+        item += s.times;
+        for (const auto pass : passes_of(s, o.sequence)) {
+          const auto name = plan::block_rate_name(s.part, pass), shape = plan::block_rate_shape(s, p.micro());
+          if (!there.emplace(std::pair{name, shape}, true).second) continue;
+          const auto one = plan::ModelPart(p.model, {first}).with_experts(p.experts());
+          const auto micro = one.own_shape(p.micro());
+          const double backward = pass == BlockPass::forward ? 0 : 2;
+          out.push_back({.name = name,
+                         .shape = shape,
+                         .unit = "s",
+                         .threads = o.threads,
+                         .make =
+                             [p, first, pass, device = o.device] {
+                               const auto run = std::make_shared<BlockRun>(p, first, pass, device);
+                               return Work{1, [run] { run->run(); }, run, [run] { run->finish(); }};
+                             },
+                         .amount = (1 + backward) * static_cast<double>(p.micro_batch) *
+                                   s.kind->forward_flops(s.model, o.sequence) / layout.tensor,
+                         .memory_bytes = static_cast<double>(plan::activation_bytes(one, micro, plan::Pass::train))});
+        }
+      }
+    }
+  return out;
+}
+
+std::vector<BlockLayout> automatic_blocks(const plan::ModelConfig& model, std::int64_t sequence, int ranks) {
+  constexpr std::int64_t most_tokens = 2048, most_sequences = 8;
+  std::vector<BlockLayout> out;
+  for (int tensor = 1; tensor <= ranks; ++tensor)
+    for (int experts = 1; experts <= ranks / tensor; ++experts) {
+      if (ranks % (tensor * experts) != 0 || (experts > 1 && model.experts.count.empty())) continue;
+      for (std::int64_t b = 1; b == 1 || (b <= most_sequences && b * sequence <= most_tokens); b *= 2)
+        out.push_back({b, tensor, experts});
+    }
+  return out;
+}
+
+std::vector<BlockLayout> blocks_of_text(const std::string& text, const std::string& spelled,
+                                        const plan::ModelConfig& model, std::int64_t sequence, int ranks) {
+  if (text == "auto") return automatic_blocks(model, sequence, ranks);
+  std::map<std::string, std::vector<std::int64_t>> lists{
+      {"micro-batch", {}}, {"tensor-parallel", {}}, {"expert-parallel", {}}};
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const auto equals = word.find('=');
+    const auto list = lists.find(word.substr(0, equals));
+    std::istringstream numbers(equals == std::string::npos ? "" : word.substr(equals + 1));
+    std::int64_t read = 0;
+    if (list != lists.end())
+      for (std::string number; std::getline(numbers, number, ','); ++read)
+        list->second.push_back(base::parsed_number<std::int64_t>(number).value_or(0));
+    if (list == lists.end() || read == 0 ||
+        std::any_of(list->second.begin(), list->second.end(), [](auto n) { return n < 1 || n > (1 << 20); }))
+      throw base::UsageError(fmt::format("{} {} is not understood", spelled, base::one_line(text)),
+                             "auto, or lists: 'micro-batch=1,2,4 tensor-parallel=1,2 expert-parallel=1'");
+  }
+  std::vector<BlockLayout> out;
+  for (auto& [name, list] : lists)
+    if (list.empty()) list.push_back(1);
+  for (const auto b : lists["micro-batch"])
+    for (const auto t : lists["tensor-parallel"])
+      for (const auto e : lists["expert-parallel"]) out.push_back({b, static_cast<int>(t), static_cast<int>(e)});
+  return out;
+}
+
+}  // namespace trainyard::profile
