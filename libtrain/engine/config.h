@@ -30,6 +30,7 @@ struct FromPlan {
   std::optional<plan::Plan> as_read;       // with its own predictions, which another build may have made
   std::vector<std::string> settings;       // names of the settings that come from the plan
   Open open{.zero = false, .recompute = false};
+  std::string choice = {};  // on rank 0: what a search chose, as a sentence (auto_search.h)
 };
 
 // What a checkpoint decides that no setting says.
@@ -60,6 +61,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   // parallelism and precision
   std::string device = "auto";        // cpu, cuda, or auto: a GPU where there is one
   std::string communicator = "auto";  // between GPUs: nccl, mpi (through host memory), or auto
+  std::string machine = {};           // of a search of layouts (auto_search.h)
   std::string memory_limit;           // bytes of one rank, for example 4GB
   std::string host_memory;            // the same, of the machine of a GPU
   // optimizer

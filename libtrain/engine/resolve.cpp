@@ -77,7 +77,7 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
   config.recompute_auto = false;
   if (open.recompute) config.recompute = plan::undecided_recomputation(config);
   if (decides_layout || config.offload_auto) memory = memory_of_every_rank(world, exec, place, ranks_on_node);
-  std::string choices;  // one line each
+  auto choices = config.from_plan.choice;  // one line each
   if (decides_layout) {
     const auto layout = value_of_rank_zero(world, exec, [&] {
       make_unlimited();
@@ -85,7 +85,7 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
     });
     config.zero = layout.zero, config.recompute = layout.recompute;
     if (world.rank == 0 && note) note(layout.text);
-    choices = layout.text;
+    choices += (choices.empty() ? "" : "\n") + layout.text;
   }
   if (config.offload_auto) {
     const auto [zero, offload, text] = value_of_rank_zero(world, exec, [&] {

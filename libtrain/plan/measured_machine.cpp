@@ -2,6 +2,7 @@
 #include "libtrain/plan/measured_machine.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/plan/communication_time.h"
 
 #include <algorithm>
@@ -106,6 +107,12 @@ Machine measured_machine(const Profile& profile, const std::string& where) {
   m.disk_write = measured->storage.written * m.devices_per_node;
   m.measured = std::move(measured);
   return m;
+}
+
+Machine machine_at(const std::string& name_or_file) {
+  if (!name_or_file.ends_with(".json")) return load_machine(name_or_file);
+  return measured_machine(profile_from_json(base::read_file(name_or_file, base::largest_description), name_or_file),
+                          name_or_file);
 }
 
 }  // namespace trainyard::plan

@@ -37,4 +37,7 @@ struct MeasuredMachine {
 // products or the rate of memory (profile-comm --local).
 Machine measured_machine(const Profile& profile, const std::string& where);
 
+// A machine by its name, from its TOML file, or from a profile, whose name ends in .json. UsageError, InputError.
+Machine machine_at(const std::string& name_or_file);
+
 }  // namespace trainyard::plan

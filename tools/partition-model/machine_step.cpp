@@ -3,7 +3,6 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
-#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/measured_machine.h"
 #include "libtrain/plan/scale.h"
@@ -15,15 +14,6 @@
 #include <cmath>
 
 namespace trainyard::tools {
-
-namespace {
-
-plan::Machine machine_named(const std::string& name) {
-  if (!name.ends_with(".json")) return plan::load_machine(name);
-  return plan::measured_machine(plan::profile_from_json(base::read_file(name, base::largest_description), name), name);
-}
-
-}  // namespace
 
 std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigFlags& flags, bool ranks_given) {
   if (o.machine.empty()) {
@@ -38,7 +28,7 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
                                fmt::format("--machine {}", plan::machine_names().front()));
     return {};
   }
-  auto machine = machine_named(o.machine);
+  auto machine = plan::machine_at(o.machine);
   if (!o.scale.empty() && plan::scale_of_text(o.scale, "--scale", machine).what == plan::Scaled::nodes &&
       (o.nodes > 0 || ranks_given))
     throw base::UsageError(

@@ -5,6 +5,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/agreement.h"
+#include "libtrain/engine/auto_search.h"
 #include "libtrain/engine/model_of_weights.h"
 #include "libtrain/engine/run.h"
 #include "libtrain/engine/shared_folder.h"
@@ -227,11 +228,17 @@ int main(int argc, char** argv) {
       for (const auto& f : fields)
         if (f.has(base::FieldTrait::divides_ranks)) same.emplace_back(f.name, f.get());
       same.emplace_back("print-config", word(switches.print_config));
+      same.emplace_back("machine", config.machine);
+      same.emplace_back("plan", config.plan == engine::auto_plan ? config.plan : "a file's, or none");
       launch.require_same(same);
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;
       }
+      if (!evaluation.asked())
+        if (const auto found = engine::search_layout(fields, config, launch.world(), launch.ranks_on_node());
+            !found.empty() && launch.world().rank == 0)
+          base::log_info("{}", found);
       launch.divide_world(config);
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither a dry run nor an evaluation writes anything
