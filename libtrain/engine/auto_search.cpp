@@ -31,8 +31,8 @@ bool keeps_the_run(const std::string& setting) { return setting != "micro-batch"
 plan::SearchSpace space_of(std::vector<base::Field>& fields, const RunConfig& config) {
   plan::SearchSpace space;
   for (const auto& setting : plan::search_settings())
-    space.*setting.free = keeps_the_run(setting.name) &&
-                          base::field_named(fields, setting.name, "settings").source == base::from_default;
+    space.*setting.free =
+        keeps_the_run(setting.name) && base::field_named(fields, setting.name, "settings").source == base::from_default;
   space.recompute |= config.recompute_auto;
   space.offload = config.offload_auto;
   return space;
@@ -89,8 +89,8 @@ std::string search_layout(std::vector<base::Field>& fields, RunConfig& config, W
     if (result.best.empty()) {
       const auto why = base::text("$plan auto: {}", plan::why_none(of, result));
       if (result.counts.too_large == 0)
-        throw base::UsageError(why, result.refusal.empty() ? base::text("a $global-batch that the ranks divide")
-                                                           : result.refusal_hint);
+        throw base::UsageError(
+            why, result.refusal.empty() ? base::text("a $global-batch that the ranks divide") : result.refusal_hint);
       throw base::InputError(why, base::text("$offload auto, more ranks, or a higher $memory-limit"));
     }
     const auto& best = result.best.front();
@@ -107,9 +107,9 @@ std::string search_layout(std::vector<base::Field>& fields, RunConfig& config, W
     const auto name = plan::layout_text(best.plan);
     return {std::move(settings),
             base::text("$plan auto: {} on {}, {} a step by {}, {} a rank, the fastest of {} layouts",
-                       name.empty() ? "no sharding and no recomputation" : name,
-                       base::counted(world.size, "rank"), plan::step_seconds_text(best.time.seconds), of.machine.name,
-                       base::size_text(best.bytes), base::count_text(result.counts.layouts))};
+                       name.empty() ? "no sharding and no recomputation" : name, base::counted(world.size, "rank"),
+                       plan::step_seconds_text(best.time.seconds), of.machine.name, base::size_text(best.bytes),
+                       base::count_text(result.counts.layouts))};
   });
   for (const auto& [name, value] : chosen) {
     auto& field = base::field_named(fields, name, "a layout");

@@ -94,8 +94,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("device", c.device, how, "cpu, cuda, or auto: a GPU if there is one", base::Words{{"auto", "cpu", "cuda"}});
   v.is({T::evaluation, T::free_on_resume});
-  v("communicator", c.communicator, how, "between GPUs: nccl, mpi, or auto",
-    base::Words{{"auto", "nccl", "mpi"}});
+  v("communicator", c.communicator, how, "between GPUs: nccl, mpi, or auto", base::Words{{"auto", "nccl", "mpi"}});
   v.is({T::evaluation});
   v("offload-dir", c.offload_dir, how, base::text("folders for $offload; /a:3,/b:1 shares 3 to 1"));
   v.is({T::per_rank});

@@ -21,9 +21,9 @@ enum class BlockPass { forward, step, selective, full, inputs };
 inline constexpr std::array block_passes{BlockPass::forward, BlockPass::step, BlockPass::selective, BlockPass::full,
                                          BlockPass::inputs};
 
-// "block.layers.forward"; "b4 s256 t2 sp e2 f32 1a2b3c4d": sequences of the micro-batch, tokens of each, tensor-parallel
-// ranks, sequence parallelism, expert-parallel ranks, dtype, and a checksum of what the block computes. Blocks that
-// compute alike have the same name and shape in all models.
+// "block.layers.forward"; "b4 s256 t2 sp e2 f32 1a2b3c4d": sequences of the micro-batch, tokens of each,
+// tensor-parallel ranks, sequence parallelism, expert-parallel ranks, dtype, and a checksum of what the block computes.
+// Blocks that compute alike have the same name and shape in all models.
 const char* block_word(Part part);  // "embedding", "layers", "head"
 std::string block_rate_name(Part part, BlockPass pass);
 std::string block_rate_shape(const Segment& segment, const MicroShape& shape);
@@ -33,9 +33,9 @@ class MeasuredBlocks {
  public:
   explicit MeasuredBlocks(const Profile& profile);
   bool empty() const { return by_block_.empty(); }
-  // Seconds of a pass. A shape that was not measured is derived from measured ones of the same block: other micro-batches
-  // lie on a line between or beyond the two nearest. For all else the nearest shape counts, in proportion to `estimated`
-  // seconds of both. nullopt: this block was not measured, or not this pass.
+  // Seconds of a pass. A shape that was not measured is derived from measured ones of the same block: other
+  // micro-batches lie on a line between or beyond the two nearest. For all else the nearest shape counts, in proportion
+  // to `estimated` seconds of both. nullopt: this block was not measured, or not this pass.
   using Estimated = std::function<double(const MicroShape&)>;
   std::optional<double> seconds(const Segment& segment, const MicroShape& shape, BlockPass pass,
                                 const Estimated& estimated) const;
@@ -54,7 +54,7 @@ class MeasuredBlocks {
     std::string kind;  // dtype and checksum
   };
   static std::optional<BatchShape> parsed(const std::string& text);
-  using Sizes = std::map<std::int64_t, double>;  // seconds by sequences of the micro-batch
+  using Sizes = std::map<std::int64_t, double>;              // seconds by sequences of the micro-batch
   std::map<std::string, std::map<Layout, Sizes>> by_block_;  // by name and kind
 };
 

@@ -84,7 +84,8 @@ UpdateSeconds update_seconds(const Plan& plan, const Machine& machine, int stage
   const auto bytes = [&](Category c) { return static_cast<double>(memory.categories[c]); };
   // States are read and written; gradients are read for their norm and for the update; weights are written.
   const double here = 2 * bytes(Category::optimizer) + 2 * bytes(Category::gradients) + bytes(Category::parameters);
-  const double of_update = machine.measured ? machine.measured->update_rate * machine.speed : 0;  // of a rank; 0: unknown
+  const double of_update =
+      machine.measured ? machine.measured->update_rate * machine.speed : 0;  // of a rank; 0: unknown
   UpdateSeconds out{of_update > 0 ? here / of_update : move_seconds(machine, here)};
   double elsewhere = 0;
   const auto offload = offload_of_stage(plan, stage);
@@ -344,7 +345,7 @@ StepTime StepTimer::time(const Plan& plan) {
   // What the last backward does not hide stays, and what all passes do not hide.
   const double of_last = data.reductions / rounds - backward;
   const bool beside = overlaps(machine_);
-  out.data = data.at_end + (!beside             ? data.reductions + data.gathers
+  out.data = data.at_end + (!beside              ? data.reductions + data.gathers
                             : execution_.overlap ? std::max({0.0, of_last, data.gathers + data.reductions - busy})
                                                  : data.reductions + std::max(0.0, data.gathers - busy));
   // The host updates while the passes of the next step begin. Each layer waits for its own update.

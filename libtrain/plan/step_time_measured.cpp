@@ -28,9 +28,7 @@ void StepTimer::take_measured(const Plan& plan, const Segment& s, Recompute reco
   const auto seconds = [&](BlockPass pass) {
     const auto estimated = [&](const MicroShape& shape) {
       const auto of = computing(shape, s, recompute);
-      return pass == BlockPass::forward  ? of.forward
-             : pass == BlockPass::inputs ? of.forward + of.inputs
-                                         : of.all();
+      return pass == BlockPass::forward ? of.forward : pass == BlockPass::inputs ? of.forward + of.inputs : of.all();
     };
     auto out = machine_.measured->blocks.seconds(s, plan.micro(), pass, estimated);
     if (out) *out /= machine_.speed;

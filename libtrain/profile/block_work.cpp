@@ -81,11 +81,12 @@ class BlockStore : public params::ParameterStore {
   BlockStore(const plan::ModelPart& part, const plan::Topology& topology, DType dtype, base::Device device)
       : dtype_(dtype), groups_(plan::flat_groups(part)) {
     std::int64_t elements = 0;
-    for (const auto& group : groups_) layouts_.push_back(plan::layout(group, topology)), elements += layouts_.back().padded;
-    memory_ = std::make_unique<tensor::Arena>(
-        tensor::Category::parameters,
-        elements * (base::size_of(dtype) + base::size_of(DType::f32)) + std::ssize(groups_) * padding + 4 * random_count,
-        device);
+    for (const auto& group : groups_)
+      layouts_.push_back(plan::layout(group, topology)), elements += layouts_.back().padded;
+    memory_ = std::make_unique<tensor::Arena>(tensor::Category::parameters,
+                                              elements * (base::size_of(dtype) + base::size_of(DType::f32)) +
+                                                  std::ssize(groups_) * padding + 4 * random_count,
+                                              device);
   }
   // Normal values as a new model has them; norms have ones.
   void fill(tensor::Exec& exec) {
@@ -108,10 +109,10 @@ class BlockStore : public params::ParameterStore {
           const auto n = layouts_[g].count(p);
           for (std::int64_t at = 0; at < n; at += random_count) {
             const auto part = std::min(random_count, n - at);
-            kernels::cast(exec, View(values.data, DType::f32, {part}, values.device),
-                          View(static_cast<char*>(weights_[g].data) +
-                                   (layouts_[g].offsets[p] + at) * base::size_of(dtype_),
-                               dtype_, {part}, values.device));
+            kernels::cast(
+                exec, View(values.data, DType::f32, {part}, values.device),
+                View(static_cast<char*>(weights_[g].data) + (layouts_[g].offsets[p] + at) * base::size_of(dtype_),
+                     dtype_, {part}, values.device));
           }
         }
       }
@@ -154,7 +155,8 @@ struct BlockBatch {
     for (std::int64_t i = 0; i < b * t; ++i) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       base::at(tokens, i) = static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(model.vocabulary));
-      base::at(targets, i) = base::at(tokens, (i + 1) % (b * t)), base::at(positions, i) = static_cast<std::int32_t>(i % t);
+      base::at(targets, i) = base::at(tokens, (i + 1) % (b * t)),
+                        base::at(positions, i) = static_cast<std::int32_t>(i % t);
     }
     for (std::int64_t s = 0; s < b; ++s) micro.samples.push_back(static_cast<std::uint64_t>(s));
     const auto place = [&](auto& values, std::int64_t rows, std::int64_t cols) {
@@ -180,7 +182,8 @@ struct BlockBatch {
 class BlockRun {
  public:
   BlockRun(const plan::Plan& plan, plan::Items item, BlockPass pass, base::Device device)
-      : plan_(plan), part_(plan::ModelPart(plan_.model, {item}).with_experts(plan_.experts())), pass_(pass), recompute_(recomputation(pass)), shape_(own_shape()),
+      : plan_(plan), part_(plan::ModelPart(plan_.model, {item}).with_experts(plan_.experts())), pass_(pass),
+        recompute_(recomputation(pass)), shape_(own_shape()),
         world_("alone", 0, plan_.topology,
                [](const std::string& name, const std::vector<int>& ranks) {
                  return std::make_unique<AloneCommunicator>(name, static_cast<int>(ranks.size()));

@@ -1,5 +1,5 @@
-// Passes of a model's blocks as ceilings: what a rank computes of one micro-batch in one block, by the blocks that train
-// uses. Nothing is sent: other ranks of the layout need not be there.
+// Passes of a model's blocks as ceilings: what a rank computes of one micro-batch in one block, by the blocks that
+// train uses. Nothing is sent: other ranks of the layout need not be there.
 #pragma once
 
 #include "libtrain/profile/ceilings.h"

@@ -86,8 +86,8 @@ plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceili
 
 bool in_turns(const Ceiling& c) { return c.name.starts_with("block."); }
 
-// Passes of blocks are added up and compared with one another, so a machine that changes its speed must not favour some:
-// each is measured once in every turn.
+// Passes of blocks are added up and compared with one another, so a machine that changes its speed must not favour
+// some: each is measured once in every turn.
 void measure_in_turns(Ranks& ranks, const CeilingOptions& options, const std::vector<Ceiling>& list, double seconds,
                       const std::function<void(const plan::LocalRate&)>& on_rate, comm::Ledger& rounds,
                       std::vector<plan::LocalRate>& rates) {

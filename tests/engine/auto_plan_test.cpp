@@ -1,6 +1,7 @@
 // --plan auto takes the lowest ZeRO stage that fits and keeps what was set. Runs that go on with other ranks have the
 // same bits.
 #include "libtrain/engine/auto_plan.h"
+#include "libtrain/engine/auto_search.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/comm/agreement.h"
@@ -10,6 +11,9 @@
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
 
 namespace trainyard {
 namespace {
@@ -186,6 +190,98 @@ TEST_F(AutoPlanRun, RefusesWhatFitsNowhere) {
   }
   ::unsetenv("SLURM_MEM_PER_NODE");
   EXPECT_FALSE(std::filesystem::exists(c.output));
+}
+
+// --plan auto with a machine: two ranks of threads search, take what was found, and train with it.
+class SearchedRun : public AutoPlanRun {
+ protected:
+  std::string machine(double link) const {
+    return runs_.model("machine-" + std::to_string(static_cast<int>(std::log10(link))),
+                       fmt::format("devices-per-node = 2\ndevice = \"cpu\"\nflops-32bit = 1e10\nmemory-bandwidth = "
+                                   "1e10\nlink-bandwidth = {}\nlink-latency = 0.0\n",
+                                   link));
+  }
+  struct Found {
+    engine::RunConfig config;
+    std::string text;
+  };
+  // What each rank has after the search. `given`: settings of a flag.
+  std::vector<Found> search(engine::RunConfig c, const std::vector<std::pair<std::string, std::string>>& given = {}) {
+    std::vector<Found> out(2);
+    comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& world) {
+      auto w = engine::make_world("threads", rank, plan::replicas_of(2, 1), world.factory(rank));
+      auto& mine = out[static_cast<std::size_t>(rank)];
+      mine.config = c;
+      auto fields = engine::fields_of(mine.config);
+      for (const auto& [name, value] : given) {
+        auto& field = base::field_named(fields, name, "a test");
+        field.set(value, name), field.source = base::from_flag;
+      }
+      mine.text = engine::search_layout(fields, mine.config, w, 2);
+    });
+    return out;
+  }
+  engine::RunResult run_found(const Found& found) {
+    const auto& c = found.config;
+    testing::ParallelLayout layout{2, c.zero};
+    layout.tensor = c.tensor, layout.sequence_parallel = c.sequence_parallel, layout.pipeline = c.pipeline;
+    layout.virtual_stages = c.virtual_stages, layout.recompute = plan::recomputation_text(c.recompute);
+    for (const auto& [name, schedule] : plan::schedule_names())
+      if (schedule == c.pipeline_schedule) layout.schedule = name;
+    return runs_.run(c, layout);
+  }
+};
+
+TEST_F(SearchedRun, TheFastestLayoutTrainsTheSameBits) {
+  auto whole = runs_.config("whole-of-search");
+  whole.steps = 4, whole.lanes = 4, whole.micro_batch = 1, whole.global_batch = 8;
+  whole.accumulation_order = plan::AccumulationOrder::depth;  // as SmallRun sets it
+  const auto expected = runs_.bits(whole, runs_.run(whole, {}));
+  std::set<std::string> layouts;
+  for (const double link : {1e4, 1e12}) {
+    auto c = whole;
+    c.output = (runs_.folder() / ("searched" + std::to_string(link))).string();
+    c.plan = engine::auto_plan, c.machine = machine(link);
+    const auto found = search(c);
+    const auto& first = found[0].config;
+    EXPECT_TRUE(found[0].text.starts_with("--plan auto: ")) << found[0].text;
+    EXPECT_EQ(found[1].config.tensor, first.tensor);
+    EXPECT_EQ(found[1].config.pipeline, first.pipeline);
+    EXPECT_EQ(found[1].config.zero, first.zero);
+    EXPECT_EQ(first.micro_batch, 1);  // part of what the run is
+    layouts.insert(fmt::format("{} {} {}", first.tensor, first.pipeline, first.zero));
+    ASSERT_TRUE(first.from_plan.as_read.has_value());
+    EXPECT_TRUE(first.from_plan.as_read->step.known());
+    EXPECT_EQ(runs_.bits(c, run_found(found[0])), expected);
+    for (const auto& step : runs_.metrics(c)) EXPECT_TRUE(step.contains("predicted_step_seconds"));
+  }
+  EXPECT_EQ(layouts.size(), 2u);  // slow links ask for another layout than fast ones
+}
+
+TEST_F(SearchedRun, KeepsWhatWasSaidAndSaysWhatIsWrong) {
+  auto c = runs_.config("kept");
+  c.lanes = 4, c.global_batch = 8, c.plan = engine::auto_plan, c.machine = machine(1e12);
+  const auto kept = search(c, {{"zero", "3"}, {"pipeline-parallel", "1"}, {"tensor-parallel", "1"}});
+  EXPECT_EQ(kept[1].config.zero, 3);
+  EXPECT_EQ(kept[1].config.tensor, 1);
+  EXPECT_EQ(kept[1].config.pipeline, 1);
+  const auto refusal = [&](const engine::RunConfig& wrong) -> std::pair<base::ExitCode, std::string> {
+    try {
+      search(wrong);
+    } catch (const base::Error& e) {
+      return {e.code(), e.what()};
+    }
+    return {base::ExitCode::done, ""};
+  };
+  auto wrong = c;
+  wrong.plan.clear();
+  EXPECT_EQ(refusal(wrong).first, base::ExitCode::usage);
+  wrong = c, wrong.memory_limit = "1MB";
+  EXPECT_EQ(refusal(wrong).first, base::ExitCode::input_refused);
+  wrong = c, wrong.machine = "dgx-a100-80";
+  EXPECT_EQ(refusal(wrong).second, "--machine dgx-a100-80 has GPUs, and these ranks compute on the CPU");
+  wrong = c, wrong.machine = "dgx-a100-81";
+  EXPECT_EQ(refusal(wrong).first, base::ExitCode::usage);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace trainyard::tools {
 
@@ -22,11 +23,15 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
           std::pair{!o.until.empty(), "--until"}, std::pair{!o.why_not.empty(), "--why-not"},
           std::pair{o.fewest_nodes, "--fewest-nodes"}, std::pair{o.largest_model, "--largest-model"},
           std::pair{o.shadow_prices, "--shadow-prices"}, std::pair{!o.scale.empty(), "--scale"},
-          std::pair{!o.frontier.empty(), "--frontier"}, std::pair{!o.draw.empty(), "--draw"}})
-      if (given)
+          std::pair{!o.frontier.empty(), "--frontier"}, std::pair{!o.draw.empty(), "--draw"}}) {
+      if (!given) continue;
+      if (o.profile.empty())
         throw base::UsageError(fmt::format("{} needs a machine", flag),
-                               fmt::format("--machine {}", plan::machine_names().front()));
-    return {};
+                               fmt::format("--machine {}, or --profile PROFILE.json", plan::machine_names().front()));
+      o.machine = std::exchange(o.profile, "");  // the machine that was measured
+      break;
+    }
+    if (o.machine.empty()) return {};
   }
   auto machine = plan::machine_at(o.machine);
   if (!o.scale.empty() && plan::scale_of_text(o.scale, "--scale", machine).what == plan::Scaled::nodes &&
@@ -83,8 +88,9 @@ std::string step_time_text(const plan::Plan& p, const plan::StepInterval& step, 
                      base::rate_text(model, "FLOP/s"));
   if (peak > 0) out += fmt::format(" ({:.0f} % of its peak)", 100 * model / peak);
   if (const auto blocks = plan::unmeasured_blocks(p, machine); !blocks.empty())
-    out += fmt::format("\n  {} has not measured {} of this model, so {} estimated from products and memory", machine.name,
-                       base::listed(blocks, "and"), blocks.size() > 1 ? "their times are" : "its time is");
+    out +=
+        fmt::format("\n  {} has not measured {} of this model, so {} estimated from products and memory", machine.name,
+                    base::listed(blocks, "and"), blocks.size() > 1 ? "their times are" : "its time is");
   return out + "\n";
 }
 

@@ -277,7 +277,8 @@ int main(int argc, char** argv) {
       ->group("Limit");
   app.add_option("--machine", o.machine,
                  "what the ranks run on: predict the time of a step. One of " +
-                     base::listed(plan::machine_names(), "or") + ", or a TOML file")
+                     base::listed(plan::machine_names(), "or") +
+                     ", a TOML file, or a profile of profile-comm --local --blocks auto")
       ->group("Time");
   app.add_flag("--show-machine", o.show_machine, "print the machine's file, to change a copy of it")->group("Time");
   app.add_option("--nodes", o.nodes, "nodes of the machine, in place of --ranks; default: one")
@@ -309,7 +310,7 @@ int main(int argc, char** argv) {
   app.add_option(
          "--profile", o.profile,
          "profile.json of profile-comm: print how long a step's collectives would take on its links, and how long "
-         "what --offload moves would take on its disks")
+         "what --offload moves would take on its disks; for --search and other questions: the machine")
       ->group("Product");
   app.add_option("--offload-dir", o.offload_dir,
                  "folders of train's --offload-dir, for example /local/nvme:3,/scratch/me:1: print what each gets")
@@ -331,9 +332,10 @@ int main(int argc, char** argv) {
     if (o.show_machine) {
       if (o.machine.empty())
         throw base::UsageError("--show-machine shows a machine, and none is named", "--machine dgx-a100-80");
-      if (o.machine.ends_with(".toml"))
-        throw base::UsageError(fmt::format("{} is a machine's file already", base::one_line(o.machine)),
-                               "cat prints it");
+      for (const auto& [ending, what] : {std::pair{".toml", "cat"}, std::pair{".json", "inspect"}})
+        if (o.machine.ends_with(ending))
+          throw base::UsageError(fmt::format("{} is a machine's file already", base::one_line(o.machine)),
+                                 fmt::format("{} shows it", what));
       tools::print(plan::machine_text(o.machine));
       return base::ExitCode::done;
     }

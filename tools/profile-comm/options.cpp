@@ -101,15 +101,17 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
       ->check(in_range(base::Range<std::int64_t>{1, 1 << 20}))
       ->capture_default_str()
       ->group(local);
-  app.add_option("--vocabulary", o.vocabulary, "tokens in the vocabulary; default: the model's, else as published for it")
+  app.add_option("--vocabulary", o.vocabulary,
+                 "tokens in the vocabulary; default: the model's, else as published for it")
       ->check(in_range(plan::ranges::vocabulary))
       ->group(local);
   app.add_option("--sequence", o.sequence, "tokens in a sequence; default: the model's context")
       ->check(in_range(plan::ranges::sequence))
       ->group(local);
-  app.add_option("--blocks", o.blocks,
-                 "also measure passes of the model's blocks, from which partition-model --machine predicts steps: auto, "
-                 "or lists such as 'micro-batch=1,2 tensor-parallel=1,2 expert-parallel=1'")
+  app.add_option(
+         "--blocks", o.blocks,
+         "also measure passes of the model's blocks, from which partition-model --machine predicts steps: auto, "
+         "or lists such as 'micro-batch=1,2 tensor-parallel=1,2 expert-parallel=1'")
       ->group(local);
   app.add_option("--threads", o.threads, "threads of each rank; default: OMP_NUM_THREADS, else its share of the cores")
       ->check(in_range(plan::ranges::threads))
@@ -205,10 +207,10 @@ void resolve_texts(ProfileOptions& o) {
 }
 
 std::string fingerprint(const ProfileOptions& o) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", o.backend, o.device, o.plan, o.groups,
-                     fmt::join(o.sweep.operations, ","), o.sweep.min_bytes, o.sweep.max_bytes, o.sweep.factor, o.dtypes,
-                     o.sweep.confidence, o.sweep.budget_seconds, o.sweep.spread, o.local, o.model, o.micro_batch,
-                     o.sequence, o.disk_bytes, o.dry_run, o.storage, o.blocks, o.vocabulary);
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", o.backend, o.device, o.plan,
+                     o.groups, fmt::join(o.sweep.operations, ","), o.sweep.min_bytes, o.sweep.max_bytes, o.sweep.factor,
+                     o.dtypes, o.sweep.confidence, o.sweep.budget_seconds, o.sweep.spread, o.local, o.model,
+                     o.micro_batch, o.sequence, o.disk_bytes, o.dry_run, o.storage, o.blocks, o.vocabulary);
 }
 
 }  // namespace trainyard::tools

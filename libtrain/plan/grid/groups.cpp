@@ -153,8 +153,7 @@ GroupFamily whole_world(int world) {
 std::vector<GroupFamily> equal_groups(int world) {
   std::vector<GroupFamily> out{whole_world(world)};
   for (int n = 2; n < world; ++n)
-    if (world % n == 0)
-      out.push_back(parse_groups(fmt::format("groups-of-{}:block{}", n, n), world).front());
+    if (world % n == 0) out.push_back(parse_groups(fmt::format("groups-of-{}:block{}", n, n), world).front());
   return out;
 }
 

@@ -252,14 +252,8 @@ std::string to_json(const Profile& p) {
   Json communication = Json::array(), local = Json::array();
   for (const auto& s : p.communication) communication.push_back(json_of(s));
   for (const auto& l : p.local) local.push_back(json_of(l));
-  Json j{{"format", profile_format},
-         {"measured_at", p.measured_at},
-         {"version", p.version},
-         {"backend", p.backend},
-         {"library", p.library},
-         {"device", p.device},
-         {"isa", p.isa},
-         {"ranks", p.ranks},
+  Json j{{"format", profile_format}, {"measured_at", p.measured_at}, {"version", p.version}, {"backend", p.backend},
+         {"library", p.library},     {"device", p.device},           {"isa", p.isa},         {"ranks", p.ranks},
          {"threads", p.threads}};
   if (p.cores > 0) j["cores"] = p.cores;
   j["nodes"] = p.nodes, j["communication"] = communication, j["local"] = local;

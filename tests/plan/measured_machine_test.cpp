@@ -1,0 +1,217 @@
+// Tests machines made of profiles: sums by hand over passes, calls and updates that a profile says.
+#include "libtrain/plan/measured_machine.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/plan/spec/presets.h"
+#include "libtrain/plan/step_time.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::plan {
+namespace measured_machine_test {
+
+Plan plan_on(int ranks) {
+  Plan p;
+  p.model = preset("gpt2-nano");
+  p.model.vocabulary = 300, p.model.lanes = 4;
+  p.sequence = 64, p.micro_batch = 2, p.global_batch = 8;
+  p.topology = topology_of(p, ranks);
+  p.stages = stages_of(p);
+  return p;
+}
+
+Plan with(Plan p, const std::function<void(Plan&)>& change, int ranks = 1) {
+  change(p);
+  p.topology = topology_of(p, ranks);
+  p.stages = stages_of(p);
+  return p;
+}
+
+LocalRate rate(const std::string& name, const std::string& shape, const std::string& unit, double value) {
+  return {name, shape, unit, 1, value, {value, value}, {value, value, value}};
+}
+
+constexpr double memory_rate = 10e9, update_rate = 20e9;
+
+Profile profile_of(int ranks) {
+  Profile p;
+  p.device = "cpu", p.backend = ranks > 1 ? "mpi" : "none", p.ranks = ranks, p.threads = 1, p.cores = 2;
+  p.nodes = {"here"};
+  p.local = {rate("memory.copy", "256 MiB", "B/s", memory_rate),
+             rate("gemm.ffn.in.forward", "64x128x32 f32", "FLOP/s", 50e9),
+             rate("attention.forward", "b1 t64 h4 kv4 d8 f32", "FLOP/s", 20e9),
+             rate("adamw", "16777216 parameters", "B/s", update_rate)};
+  return p;
+}
+
+void add_blocks(Profile& profile, const Plan& p, double milliseconds) {
+  for (const auto& s : segments(p.model)) {
+    const double each = milliseconds * (s.part == Part::layers ? 3 : 1) * 1e-3;
+    for (const auto& [pass, times] :
+         {std::pair{BlockPass::forward, 1.0}, std::pair{BlockPass::step, 3.0}, std::pair{BlockPass::selective, 3.5},
+          std::pair{BlockPass::full, 4.0}, std::pair{BlockPass::inputs, 2.25}})
+      if (s.part == Part::layers || pass == BlockPass::forward || pass == BlockPass::step)
+        profile.local.push_back(rate(block_rate_name(s.part, pass), block_rate_shape(s, p.micro()), "s", times * each));
+  }
+}
+
+CommSeries series(const std::string& operation, int ranks, double latency, double per_byte) {
+  CommSeries s;
+  s.group = "world", s.operation = operation, s.type = "f32", s.ranks = ranks;
+  for (const std::int64_t bytes : {1024, 1 << 20, 1 << 24})
+    s.points.emplace_back(), s.points.back().bytes = bytes,
+                             s.points.back().seconds = latency + per_byte * static_cast<double>(bytes);
+  s.fit.segments = {{0, latency, per_byte, {}, {}, {1, 1}}};
+  return s;
+}
+
+// 2 layers of 3 x 3 ms, embedding and head of 3 ms: 24 ms a micro-batch, four of them; every gradient is added to its
+// sum at 12 bytes an element, and AdamW moves what it always moves.
+TEST(MeasuredMachine, PassesAreAddedUpAsMeasured) {
+  const auto p = plan_on(1);
+  auto profile = profile_of(1);
+  add_blocks(profile, p, 1);
+  const auto machine = measured_machine(profile, "profile.json");
+  EXPECT_EQ(machine.name, "profile");
+  EXPECT_EQ(machine.device, base::DeviceKind::cpu);
+  EXPECT_TRUE(unmeasured_blocks(p, machine).empty());
+  std::int64_t elements = 0;
+  for (const auto& group : flat_groups(p.model))
+    for (const auto& parameter : group.parameters) elements += parameter.stored_count();
+  elements += p.model.stored_vocabulary() * p.model.hidden;  // the tied table has a gradient of the head, too
+  const double sums = 4 * 12.0 * static_cast<double>(elements) / memory_rate;
+  const auto t = StepTimer(p.model, machine).time(p);
+  EXPECT_NEAR(t.seconds - t.update, 4 * 24e-3 + sums, 1e-9);
+  const auto memory = memory_of_stage(p, 0).categories;
+  using C = base::MemoryCategory;
+  EXPECT_NEAR(t.update,
+              (2.0 * static_cast<double>(memory[C::optimizer] + memory[C::gradients]) +
+               static_cast<double>(memory[C::parameters])) /
+                  update_rate,
+              1e-12);
+  double parts = 0;
+  for (const auto& part : step_time_parts) parts += t.*part.seconds;
+  EXPECT_NEAR(parts, t.seconds, 1e-12);
+  // All rates twice as high: half of the time.
+  EXPECT_NEAR(StepTimer(p.model, with_rates(machine, 2)).time(p).seconds, t.seconds / 2, 1e-12);
+  // Recomputation: 0.5 and 1 of a forward more in each layer.
+  const auto selective = with(p, [](Plan& q) { q.recompute = Recompute::selective; });
+  EXPECT_NEAR(StepTimer(p.model, machine).time(selective).seconds - t.seconds, 4 * 2 * 0.5 * 3e-3, 1e-9);
+  const auto full = with(p, [](Plan& q) { q.recompute = Recompute::layers; });
+  EXPECT_NEAR(StepTimer(p.model, machine).time(full).seconds - t.seconds, 4 * 2 * 3e-3, 1e-9);
+}
+
+TEST(MeasuredMachine, OtherMicroBatchesLieOnALine) {
+  const auto two = plan_on(1);
+  auto profile = profile_of(1);
+  add_blocks(profile, two, 1);
+  const MeasuredBlocks once(profile);
+  auto four = two;
+  four.micro_batch = 4;
+  add_blocks(profile, four, 1.5);  // 1 ms + 0.25 ms a sequence beyond two
+  const MeasuredBlocks blocks(profile);
+  const auto layer = segments(two.model)[1];
+  const auto estimated = [](const MicroShape& m) { return static_cast<double>(m.tokens()) / m.tensor; };
+  const auto seconds = [&](const MeasuredBlocks& of, std::int64_t batch) {
+    auto shape = two.micro();
+    shape.batch = batch;
+    return of.seconds(layer, shape, BlockPass::forward, estimated).value();
+  };
+  EXPECT_NEAR(seconds(blocks, 2), 3e-3, 1e-12);
+  EXPECT_NEAR(seconds(blocks, 3), 3.75e-3, 1e-12);
+  EXPECT_NEAR(seconds(blocks, 4), 4.5e-3, 1e-12);
+  EXPECT_NEAR(seconds(blocks, 6), 6e-3, 1e-12);
+  EXPECT_NEAR(seconds(blocks, 1), 2.25e-3, 1e-12);
+  EXPECT_NEAR(seconds(once, 6), 9e-3, 1e-12);  // of a single size in proportion
+  // Another number of tensor-parallel ranks, and another sequence, in proportion to what is estimated.
+  auto shape = two.micro();
+  shape.tensor = 2;
+  EXPECT_NEAR(blocks.seconds(layer, shape, BlockPass::forward, estimated).value(), 1.5e-3, 1e-12);
+  shape = two.micro();
+  shape.sequence = 128;
+  EXPECT_NEAR(blocks.seconds(layer, shape, BlockPass::forward, estimated).value(), 6e-3, 1e-12);
+}
+
+// A block of another width is another block, and one of a deeper model is the same.
+TEST(MeasuredMachine, BlocksOfOtherModelsAreNotTaken) {
+  const auto p = plan_on(1);
+  auto profile = profile_of(1);
+  add_blocks(profile, p, 1);
+  const auto machine = measured_machine(profile, "profile.json");
+  const auto deep = with(p, [](Plan& q) { q.model.layers = 5, q.model.name = "deep"; });
+  EXPECT_TRUE(unmeasured_blocks(deep, machine).empty());
+  const auto wide = with(p, [](Plan& q) { q.model.ffn *= 2; });
+  EXPECT_EQ(unmeasured_blocks(wide, machine), (std::vector<std::string>{"embedding", "layers", "head"}));
+  const auto narrow = with(p, [](Plan& q) { q.dtype = base::DType::bf16; });
+  EXPECT_EQ(unmeasured_blocks(narrow, machine).size(), 3u);
+  EXPECT_GT(StepTimer(wide.model, machine).time(wide).seconds, 0);  // estimated
+}
+
+// Nothing overlaps where ranks compute on all cores: each call of a step counts, as long as its group took.
+TEST(MeasuredMachine, CallsTakeWhatTheirGroupsTook) {
+  const auto p = with(
+      plan_on(2), [](Plan& q) { q.zero = 3; }, 2);
+  auto profile = profile_of(2);
+  add_blocks(profile, p, 1);
+  const auto without = measured_machine(profile, "profile.json");
+  profile.communication = {series("all_gather", 2, 1e-3, 1e-9), series("ordered_reduce_scatter", 2, 2e-3, 3e-9)};
+  const auto machine = measured_machine(profile, "profile.json");
+  double expected = 0;
+  for (const auto& c : step_calls(p.part_of_stage(0), p.states(), p.reduction, 0)) {
+    const bool gather = c.operation == "all_gather";
+    if (!gather && c.operation != "ordered_reduce_scatter") continue;
+    expected += static_cast<double>(c.calls) *
+                (gather ? 1e-3 + 1e-9 * static_cast<double>(c.bytes) : 2e-3 + 3e-9 * static_cast<double>(c.bytes));
+  }
+  const auto t = StepTimer(p.model, machine).time(p);
+  EXPECT_NEAR(t.data, expected, 1e-9);
+  EXPECT_GT(expected, 20e-3);
+  EXPECT_THROW(StepTimer(p.model, without).time(p), base::InputError);  // no link was measured
+}
+
+// Four ranks on two cores: stages that wait leave their cores to others.
+TEST(MeasuredMachine, RanksThatShareCoresAreFasterWhileOthersWait) {
+  auto p = plan_on(1);
+  p.model.layers = 4;
+  auto four = with(
+      p, [](Plan& q) { q.pipeline = 4, q.micro_batch = 2, q.partition = "uniform"; }, 4);
+  auto profile = profile_of(4);
+  add_blocks(profile, four, 1);
+  profile.communication = {series("exchange", 2, 0, 0)};
+  const auto shared = StepTimer(four.model, measured_machine(profile, "p.json")).time(four);
+  profile.cores = 4;
+  const auto apart = StepTimer(four.model, measured_machine(profile, "p.json")).time(four);
+  // With a core for each rank all four micro-batches wait for one another: seven slots where four work. With two cores
+  // for four ranks the work of all ranks, over both cores, is the limit.
+  EXPECT_GT(apart.idle, 0);
+  EXPECT_LT(shared.seconds, apart.seconds);
+  EXPECT_GT(shared.seconds, apart.seconds / 2);
+  double parts = 0;
+  for (const auto& part : step_time_parts) parts += shared.*part.seconds;
+  EXPECT_NEAR(parts, shared.seconds, 1e-12);
+}
+
+TEST(MeasuredMachine, AProfileWithoutRatesIsRefused) {
+  Profile p = profile_of(1);
+  p.local.erase(p.local.begin());
+  try {
+    measured_machine(p, "profile.json");
+    FAIL();
+  } catch (const base::InputError& e) {
+    EXPECT_EQ(std::string(e.what()), "profile.json has no rates of memory, so a step has no time");
+  }
+  EXPECT_THROW(measured_machine(Profile{}, "profile.json"), base::InputError);
+}
+
+// The cores of a node are written and read; older profiles lack them.
+TEST(MeasuredMachine, CoresAreInTheFile) {
+  auto p = profile_of(1);
+  p.measured_at = "2026-11-30T00:00:00Z", p.version = "0.1.0", p.isa = "avx2";
+  EXPECT_EQ(profile_from_json(to_json(p), "p").cores, 2);
+  p.cores = 0;
+  EXPECT_EQ(to_json(p).find("cores"), std::string::npos);
+  EXPECT_EQ(profile_from_json(to_json(p), "p").cores, 0);
+}
+
+}  // namespace measured_machine_test
+}  // namespace trainyard::plan
