@@ -357,6 +357,22 @@ StepTime StepTimer::time(const Plan& plan) {
   return out;
 }
 
+// All stages one after the other for the first micro-batch, then the slowest of them for each further one.
+double StepTimer::validation(const Plan& plan, std::int64_t sequences) {
+  const auto all = parts(plan);
+  double through = 0, most = 0;
+  for (int stage = 0; stage < plan.pipeline; ++stage) {
+    double forward = 0;
+    for (int c = 0; c < plan.stages.chunks(); ++c) forward += base::at(all, plan.stages.part(stage, c)).forward;
+    through += forward, most = std::max(most, forward);
+  }
+  const auto together = plan.micro_batch * plan.topology.size(Axis::data);
+  const double gathers = data_seconds(plan, machine_, 0, execution_.rings).gathers /
+                         static_cast<double>(2 * plan.batch().micros_of(0));  // of a forward pass
+  const auto rounds = static_cast<double>((sequences + together - 1) / together);
+  return through + (rounds - 1) * most + rounds * (overlaps(machine_) ? std::max(0.0, gathers - most) : gathers);
+}
+
 double StepTimer::passes(const Plan& plan) { return run_seconds(plan, parts(plan)) / faster_alone(plan, machine_); }
 
 // Before a stage's first forward every stage before has one. Behind its last backward each has one as well, unless
@@ -394,6 +410,18 @@ Execution execution_of_text(const std::string& text, const std::string& spelled)
     found->second();
   }
   return out;
+}
+
+double save_seconds(const Plan& plan, const Machine& machine, double between) {
+  const auto bytes = static_cast<double>(memory_of_stage(plan, 0).categories[base::MemoryCategory::save_snapshot]);
+  const bool gpu = machine.device == base::DeviceKind::cuda;
+  const double copy = gpu && machine.host_link_bandwidth > 0
+                          ? bytes / (machine.host_link_bandwidth * machine.link_share)
+                          : move_seconds(machine, 2 * bytes);
+  const double disk = machine.disk_write > 0 ? machine.disk_write : machine.disk_read;
+  if (disk <= 0) return copy;
+  const double written = bytes * std::min(machine.devices_per_node, plan.topology.world()) / disk;
+  return copy + std::max(0.0, written - between);
 }
 
 StepInterval step_interval(const Plan& plan, const Machine& machine, const Execution& execution) {

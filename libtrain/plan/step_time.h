@@ -70,6 +70,8 @@ class StepTimer {
   // stages take, with the waiting for one another.
   double at_least(const Plan& plan);
   double passes(const Plan& plan);
+  // A validation over so many sequences: forward passes alone, with the gathers of weights as in a step.
+  double validation(const Plan& plan, std::int64_t sequences);
   // The passes of all micro-batches on all stages. It ends where only the calls, the update and the moves at the end of
   // time() follow. Takes time and memory in proportion to micro-batches times parts of plan.stages.
   Simulated run(const Plan& plan);
@@ -116,6 +118,10 @@ struct StepInterval {
   StepTime median;
   double low = 0, high = 0;  // seconds
 };
+// By how much a save delays the steps, which come `between` seconds before the next one: for the copy of a rank's
+// states, and for what is not yet written of the copy before. 0 where the machine's disks are not known, apart from the
+// copy.
+double save_seconds(const Plan& plan, const Machine& machine, double between);
 StepInterval step_interval(const Plan& plan, const Machine& machine, const Execution& execution = {});
 PredictedStep predicted_step(const StepInterval& interval, const Machine& machine);  // for a plan's file
 

@@ -191,6 +191,22 @@ TEST(MeasuredMachine, RanksThatShareCoresAreFasterWhileOthersWait) {
   EXPECT_NEAR(parts, shared.seconds, 1e-12);
 }
 
+// Forward passes alone, one micro-batch after the other; a save is a copy in memory, then the disk.
+TEST(MeasuredMachine, ValidationsAndSaves) {
+  const auto p = plan_on(1);
+  auto profile = profile_of(1);
+  add_blocks(profile, p, 1);
+  auto machine = measured_machine(profile, "profile.json");
+  StepTimer timer(p.model, machine);
+  EXPECT_NEAR(timer.validation(p, 8), 4 * 8e-3, 1e-12);  // four micro-batches of 2; embedding, head, 2 layers of 3 ms
+  EXPECT_NEAR(timer.validation(p, 7), 4 * 8e-3, 1e-12);
+  const auto snapshot = static_cast<double>(memory_of_stage(p, 0).categories[base::MemoryCategory::save_snapshot]);
+  EXPECT_NEAR(save_seconds(p, machine, 0), 2 * snapshot / memory_rate, 1e-12);  // the disk is not known
+  machine.disk_write = 1e6;
+  EXPECT_NEAR(save_seconds(p, machine, 0.01), 2 * snapshot / memory_rate + snapshot / 1e6 - 0.01, 1e-9);
+  EXPECT_NEAR(save_seconds(p, machine, 1e6), 2 * snapshot / memory_rate, 1e-12);
+}
+
 TEST(MeasuredMachine, AProfileWithoutRatesIsRefused) {
   Profile p = profile_of(1);
   p.local.erase(p.local.begin());

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <sstream>
 #include <utility>
+#include <vector>
 
 namespace trainyard::tools {
 
@@ -96,33 +98,61 @@ std::string step_time_text(const plan::Plan& p, const plan::StepInterval& step, 
 
 constexpr double most_until = 1e18;
 
-double steps_until(const std::string& until, const plan::Plan& p) {
-  if (until.empty()) return 0;
-  const auto refuse = [&] {
-    throw base::UsageError(
-        fmt::format("--until {} is neither tokens=N nor steps=N, from 1 to 1e18", base::one_line(until)),
-        "--until tokens=1e12");
+Until until_of(const std::string& text, const plan::Plan& p) {
+  Until out;
+  if (text.empty()) return out;
+  const auto refuse = [&](const std::string& what) {
+    throw base::UsageError(fmt::format("--until {}: {}", base::one_line(text), what),
+                           "--until tokens=1e12, or steps=1000,validate-every=100,save-every=500");
   };
-  const auto equals = until.find('=');
-  if (equals == std::string::npos) refuse();
-  const auto what = until.substr(0, equals), number = until.substr(equals + 1);
-  double n = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
-  const bool whole = what == "steps" ? n == std::floor(n) : what == "tokens";
-  if (error != std::errc() || end != number.data() + number.size() || !(n >= 1) || !(n <= most_until) || !whole)
-    refuse();
-  if (what == "steps") return n;
-  return std::ceil(n / tokens_of(p));
+  double tokens = 0;
+  const std::vector<std::pair<std::string, double*>> keys{{"tokens", &tokens},
+                                                          {"steps", &out.steps},
+                                                          {"validate-every", &out.validate_every},
+                                                          {"validation-sequences", &out.validation_sequences},
+                                                          {"save-every", &out.save_every}};
+  std::istringstream rest(text);
+  for (std::string word; std::getline(rest, word, ',');) {
+    const auto equals = word.find('=');
+    const auto key =
+        std::find_if(keys.begin(), keys.end(), [&](const auto& k) { return k.first == word.substr(0, equals); });
+    if (equals == std::string::npos || key == keys.end())
+      refuse(
+          fmt::format("{} is none of tokens, steps, validate-every, validation-sequences and save-every with a number",
+                      base::one_line(word)));
+    const auto number = word.substr(equals + 1);
+    double n = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
+    const bool whole = key->first == "tokens" || n == std::floor(n);
+    if (error != std::errc() || end != number.data() + number.size() || !(n >= 1) || !(n <= most_until) || !whole)
+      refuse(fmt::format("{} is no {} from 1 to 1e18", base::one_line(word),
+                         key->first == "tokens" ? "number" : "whole number"));
+    *key->second = n;
+  }
+  if ((tokens > 0) == (out.steps > 0)) refuse("give either tokens or steps");
+  if (tokens > 0) out.steps = std::ceil(tokens / tokens_of(p));
+  return out;
 }
 
-std::string until_text(double steps, double step_seconds, const plan::Plan& p, const plan::Machine& machine) {
-  const double hours = steps * step_seconds / 3600, ranks = p.topology.world(),
-               nodes = std::ceil(ranks / machine.devices_per_node);
-  auto out =
-      fmt::format("{} steps: {:.4g} h, {:.4g} node-hours", base::count_text(std::llround(steps)), hours, hours * nodes);
+std::string until_text(const Until& until, double step_seconds, const plan::Plan& p, const plan::Machine& machine,
+                       const plan::Execution& execution) {
+  const auto times = [&](double every) { return every > 0 ? std::floor(until.steps / every) : 0; };
+  const double validations =
+      until.validate_every > 0
+          ? times(until.validate_every) *
+                plan::StepTimer(p.model, machine, execution).validation(p, std::llround(until.validation_sequences))
+          : 0;
+  const double saves = until.save_every > 0
+                           ? times(until.save_every) * plan::save_seconds(p, machine, until.save_every * step_seconds)
+                           : 0;
+  const double seconds = until.steps * step_seconds + validations + saves;
+  const double hours = seconds / 3600, ranks = p.topology.world(), nodes = std::ceil(ranks / machine.devices_per_node);
+  auto out = fmt::format("{} steps: {:.4g} h, {:.4g} node-hours", base::count_text(std::llround(until.steps)), hours,
+                         hours * nodes);
   if (machine.device_power > 0)
-    out +=
-        fmt::format(", {} of the devices", base::rate_text(steps * step_seconds * machine.device_power * ranks, "J"));
+    out += fmt::format(", {} of the devices", base::rate_text(seconds * machine.device_power * ranks, "J"));
+  if (validations > 0) out += fmt::format("; validations take {:.2g} % of it", 100 * validations / seconds);
+  if (saves > 0) out += fmt::format("; saves delay it by {:.2g} %", 100 * saves / seconds);
   return out;
 }
 

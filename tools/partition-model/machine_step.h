@@ -18,9 +18,14 @@ std::optional<plan::Machine> machine_of(Options& options, plan::Plan& plan, cons
 // A table of what a step takes, its interval, tokens and FLOPs a second.
 std::string step_time_text(const plan::Plan& plan, const plan::StepInterval& interval, const plan::Machine& machine);
 
-// --until: "tokens=1e12" or "steps=1000" as a number of steps of the plan; 0: not asked. UsageError.
-double steps_until(const std::string& until, const plan::Plan& plan);
-// "200 h, 25,600 node-hours, 36.9 GWh".
-std::string until_text(double steps, double step_seconds, const plan::Plan& plan, const plan::Machine& machine);
+// --until "tokens=1e12,validate-every=1000,validation-sequences=64,save-every=500".
+struct Until {
+  double steps = 0;                                                      // of the plan; 0: not asked
+  double validate_every = 0, validation_sequences = 64, save_every = 0;  // steps; 0: never
+};
+Until until_of(const std::string& text, const plan::Plan& plan);  // UsageError
+// "476,838 steps: 2026 h, 8105 node-hours, 93.4 GJ of the devices; validations 1.2 % of it, saves 0.3 %"
+std::string until_text(const Until& until, double step_seconds, const plan::Plan& plan, const plan::Machine& machine,
+                       const plan::Execution& execution);
 
 }  // namespace trainyard::tools

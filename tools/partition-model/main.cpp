@@ -287,7 +287,10 @@ int main(int argc, char** argv) {
   app.add_option("--assume", o.assume,
                  "what another program does: unfused-attention, no-overlap, whole-recomputation, rings, with commas")
       ->group("Time");
-  app.add_option("--until", o.until, "also say hours, node-hours and joules: tokens=1e12 or steps=1000")->group("Time");
+  app.add_option("--until", o.until,
+                 "also say hours, node-hours and joules: tokens=1e12 or steps=1000; with "
+                 "validate-every=100,validation-sequences=64,save-every=500 also of these")
+      ->group("Time");
   app.add_flag("--search", o.search, "the best layouts: of all settings of the layout that no flag gives")
       ->group("Search");
   app.add_option("--top", o.top, "how many of them")
@@ -387,8 +390,8 @@ int main(int argc, char** argv) {
       const auto step = plan::step_interval(plan, *machine, execution);
       plan.step = plan::predicted_step(step, *machine);
       times.text += tools::step_time_text(plan, step, *machine);
-      if (const double steps = tools::steps_until(o.until, plan); steps > 0)
-        times.text += "  " + tools::until_text(steps, step.median.seconds, plan, *machine) + "\n";
+      if (const auto until = tools::until_of(o.until, plan); until.steps > 0)
+        times.text += "  " + tools::until_text(until, step.median.seconds, plan, *machine, execution) + "\n";
     }
     const auto about_data = data_text(set, plan.sequence);
     if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);

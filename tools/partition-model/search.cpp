@@ -159,7 +159,7 @@ std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& 
   if (!o.frontier.empty()) return frontier_text(o, of);
   if (o.fewest_nodes) return fewest_text(o, of, plan);
   if (o.largest_model) return largest_text(o, of, plan);
-  steps_until(o.until, of.plan);  // wrong words are refused before the search
+  until_of(o.until, of.plan);  // wrong words are refused before the search
   auto asked = of;
   if (!o.why_not.empty()) asked.limits.top = 1;
   const auto layout_asked = o.why_not.empty() ? plan : plan::with_layout(of.plan, o.why_not, "--why-not");
@@ -178,8 +178,8 @@ std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& 
   plan = best.plan;
   auto out = best_text(o, result);
   if (o.json) return out;
-  if (const double steps = steps_until(o.until, plan); steps > 0)
-    out += until_text(steps, best.time.seconds, plan, of.machine) + "\n";
+  if (const auto until = until_of(o.until, plan); until.steps > 0)
+    out += until_text(until, best.time.seconds, plan, of.machine, of.execution) + "\n";
   if (o.shadow_prices) out += prices_text(of, best.time.seconds);
   return out;
 }
