@@ -12,7 +12,7 @@
 #include <random>
 
 namespace trainyard::test {
-namespace {
+namespace attention_blocks_test {
 
 constexpr auto part = AttentionParts::part, tile = AttentionParts::tile;
 const std::uint64_t samples[] = {11, 5};
@@ -353,5 +353,5 @@ TEST(AttentionBlocks, GradientsEqualFiniteDifferences) {
       }
 }
 
-}  // namespace
+}  // namespace attention_blocks_test
 }  // namespace trainyard::test
