@@ -26,7 +26,7 @@ done
 [[ $jobs =~ ^[1-9][0-9]*$ && $limit =~ ^[1-9][0-9]*$ ]] || usage
 
 programs=(shard-data partition-model train inspect generate profile-comm)
-tests=(test_kernels_gpu test_kernels_gpu_lanes test_kernels_gpu_grouped test_kernels_gpu_experts test_kernels_gpu_attention test_kernels_gpu_update test_kernels_gpu_remainder test_engine_gpu test_engine_gpu_sparse test_engine_gpu_offload test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_comm_gpu_share test_model_finite_difference test_model_pytorch_golden test_model_sparse_attention test_model_tensor_ranks)
+tests=(test_kernels_gpu test_kernels_gpu_lanes test_kernels_gpu_grouped test_kernels_gpu_experts test_kernels_gpu_attention test_kernels_gpu_update test_kernels_gpu_remainder test_engine_gpu test_engine_gpu_sparse test_engine_gpu_offload test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_comm_gpu_share test_model test_model_finite_difference test_model_pytorch_golden test_model_sparse_attention test_model_tensor_ranks)
 benches=(bench_kernels_gpu)
 
 build() {

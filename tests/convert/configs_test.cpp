@@ -13,7 +13,7 @@ using safetensors_sample::floats;
 using trainyard::testing::expect_refused, trainyard::testing::Scratch;
 using trainyard::testing::Loaded, trainyard::testing::import, trainyard::testing::refusal;
 
-namespace {
+namespace configs_test {
 
 std::map<std::string, std::uint64_t> fingerprints(const checkpoint::Manifest& manifest) {
   std::map<std::string, std::uint64_t> all;
@@ -26,8 +26,6 @@ std::map<std::string, std::uint64_t> fingerprints_of(const Loaded& model) {
   model.write(scratch.path + "/model");
   return fingerprints(import(scratch.path + "/model", scratch.path + "/imported").manifest);
 }
-
-}  // namespace
 
 TEST(Import, OlderConfigsSayTheSame) {
   const Loaded model("llama-3");
@@ -226,3 +224,5 @@ TEST(Import, ListsTensorsThatAreMissingUnknownOrOtherwise) {
   m.remove("lm_head.weight");
   expect_refused(m, "1 missing: lm_head.weight");
 }
+
+}  // namespace configs_test

@@ -18,7 +18,7 @@ using namespace trainyard;
 using trainyard::testing::Scratch;
 using trainyard::testing::slurp;
 
-namespace {
+namespace golden_test {
 
 struct Model {
   const char* name;
@@ -83,8 +83,6 @@ std::string bytes_of(const io::SafetensorsModel::Place& place) {
   place.file->file.read(place.tensor->offset, bytes.data(), place.tensor->bytes);
   return bytes;
 }
-
-}  // namespace
 
 TEST(HuggingFace, ImportedModelsComputeWhatTransformersDoes) {
   for (const auto& m : models) {
@@ -155,3 +153,5 @@ TEST(HuggingFace, ExportedAgainEveryTensorIsWhatTransformersWrote) {
       EXPECT_EQ(one, other);
     }
 }
+
+}  // namespace golden_test

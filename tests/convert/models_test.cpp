@@ -28,7 +28,7 @@ using trainyard::testing::slurp;
 using trainyard::testing::spit;
 namespace fs = std::filesystem;
 
-namespace {
+namespace models_test {
 
 // A checkpoint of a golden model that was changed before.
 struct Imported {
@@ -42,8 +42,6 @@ struct Imported {
     return checkpoint::export_model(checkpoint::Reader(path), out, o);
   }
 };
-
-}  // namespace
 
 TEST(Import, RecordsTheTokenizerBesideTheModel) {
   Scratch s;
@@ -398,3 +396,5 @@ TEST(F16, EveryValueAndTheMiddlesBetweenNeighbours) {
   EXPECT_TRUE(std::isnan(base::f16::widen(0x7e01)));
   EXPECT_EQ(base::f16(std::bit_cast<float>(0x7f800001u)).bits & 0x7e00, 0x7e00);
 }
+
+}  // namespace models_test

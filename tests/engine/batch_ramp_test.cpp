@@ -66,6 +66,7 @@ TEST(BatchRamp, SameBitsOnEveryLayout) {
   SmallRun runs;
   std::string expected;
   for (std::size_t i = 0; i < layouts().size(); ++i) {
+    if (!testing::at_night() && i < 12 && (i / 4 + i) % 2 == 1) continue;  // half of the data-parallel ones
     auto c = config(runs, fmt::format("layout-{}", i));
     const auto bits = runs.bits(c, runs.run(c, layouts()[i]));
     if (i == 0) expected = bits;
@@ -147,7 +148,7 @@ TEST(BatchRamp, StopsAndGoesOnOnAnotherLayout) {
   SmallRun runs;
   auto whole = config(runs, "whole");
   const auto expected = runs.bits(whole, runs.run(whole, {.ranks = 1}));
-  for (std::size_t i = 1; i < sizes.size(); ++i) {
+  for (std::size_t i = 1; i < sizes.size(); i += testing::by_day_or_night(2, 1)) {
     auto c = config(runs, fmt::format("stopped-{}", i));
     c.stop_after = static_cast<std::int64_t>(i);
     ASSERT_EQ(runs.run(c, layouts()[(3 * i) % layouts().size()]).code, base::ExitCode::requeue);

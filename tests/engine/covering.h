@@ -2,6 +2,9 @@
 // occurs.
 #pragma once
 
+#include "tests/night.h"
+
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -102,6 +105,30 @@ template <std::size_t n> std::vector<Choice<n>> covering_choices(const std::arra
     out.push_back(best);
   }
   return out;
+}
+
+// By day the half of a covering array that has most pairs, some four of five, and every level: each time the choice
+// with the most pairs that no earlier one has. At night all of the array.
+template <std::size_t n> std::vector<Choice<n>> choices_of_pairs(const std::array<int, n>& levels) {
+  auto all = covering_choices(levels, Strength::pairs);
+  if (at_night()) return all;
+  std::set<Combination> had;
+  for (std::size_t chosen = 0; chosen < (all.size() + 1) / 2; ++chosen) {
+    const auto gain = [&](const Choice<n>& choice) {
+      const auto pairs = combinations_of(choice, Strength::pairs);
+      return std::count_if(pairs.begin(), pairs.end(), [&](const auto& pair) { return !had.contains(pair); });
+    };
+    const auto rest = all.begin() + static_cast<std::ptrdiff_t>(chosen);
+    std::iter_swap(rest,
+                   std::max_element(rest, all.end(), [&](const auto& a, const auto& b) { return gain(a) < gain(b); }));
+    for (const auto& pair : combinations_of(all[chosen], Strength::pairs)) had.insert(pair);
+  }
+  all.resize((all.size() + 1) / 2);
+  for (std::size_t factor = 0; factor < n; ++factor)
+    for (int level = 0; level < levels[factor]; ++level)
+      if (std::none_of(all.begin(), all.end(), [&](const auto& choice) { return choice[factor] == level; }))
+        throw std::logic_error("half of the choices lack a level");
+  return all;
 }
 
 }  // namespace trainyard::testing

@@ -89,7 +89,8 @@ std::map<std::string, std::string> expect_bits_of_one_rank(SmallRun& runs, const
 
 template <std::size_t n>
 std::map<std::string, std::string> expect_every(Strength strength, SmallRun& runs, const LayoutChoices<n>& t) {
-  return expect_bits_of_one_rank(runs, t, covering_choices(t.levels, strength));
+  return expect_bits_of_one_rank(
+      runs, t, strength == Strength::pairs ? choices_of_pairs(t.levels) : covering_choices(t.levels, strength));
 }
 
 }  // namespace trainyard::testing

@@ -23,8 +23,10 @@ engine::RunConfig narrow_run(const SmallRun& runs, const std::string& optimizer,
   return c;
 }
 
+// By day each layout has one of the two dtypes.
 TEST(MomentDtype, HasTheSameBitsOnEveryLayout) {
   SmallRun runs;
+  bool turn = false;
   for (const char* optimizer : {"adamw", "lamb", "sgd", "muon"})
     for (const char* dtype : {"f32", "bf16"}) {
       auto alone = narrow_run(runs, optimizer, std::string("alone-") + dtype);
@@ -41,6 +43,8 @@ TEST(MomentDtype, HasTheSameBitsOnEveryLayout) {
       for (const auto& layout :
            {ParallelLayout{2, 1, 2, dtype}, ParallelLayout{3, 2, 1, dtype}, ParallelLayout{4, 3, 1, dtype, "none", 2},
             ParallelLayout{2, 0, 1, dtype, "none", 1, false, 2}}) {
+        turn = !turn;
+        if (!testing::at_night() && turn == (dtype == std::string("f32"))) continue;
         auto c =
             narrow_run(runs, optimizer, fmt::format("{}-{}-{}-{}", dtype, layout.ranks, layout.zero, layout.pipeline));
         c.steps = alone.steps;

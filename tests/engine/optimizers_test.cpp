@@ -130,7 +130,8 @@ TEST(Optimizers, HaveTheSameBitsOnEveryLayout) {
     }
 }
 
-// Each expert's matrices are parameters of their own, so it does not matter how many experts a rank holds.
+// Each expert's matrices are parameters of their own, so it does not matter how many experts a rank holds. By day each
+// layout has one of the two dtypes.
 TEST(Optimizers, HaveTheSameBitsHoweverExpertsAreShared) {
   SmallRun runs;
   const auto model = runs.model("experts",
@@ -148,6 +149,7 @@ TEST(Optimizers, HaveTheSameBitsHoweverExpertsAreShared) {
     for (const auto& [ranks, zero, tensor, pipeline, degree] : std::vector<std::array<int, 5>>{
              {2, 0, 1, 1, 2}, {4, 1, 1, 1, 2}, {4, 3, 1, 1, 4}, {4, 0, 2, 1, 2}, {4, 2, 2, 1, 1}, {4, 1, 1, 2, 2}}) {
       auto c = experts(fmt::format("experts-{}-{}", dtype, n++));
+      if (!testing::at_night() && (n % 2 == 1) == (dtype == std::string("f32"))) continue;
       ParallelLayout layout{ranks, zero, 1, dtype, "none", tensor};
       layout.pipeline = pipeline, layout.experts = degree;
       SCOPED_TRACE(fmt::format("{} ranks, ZeRO {}, {} tensor, {} stages, experts over {}", ranks, zero, tensor,

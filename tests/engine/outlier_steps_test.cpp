@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/engine/restore.h"
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include <gtest/gtest.h>
 
@@ -201,6 +202,7 @@ engine::RunConfig varied(const SmallRun& runs, const std::string& output, const 
   return c;
 }
 
+// By day two of the other layouts have each rule.
 TEST(OutlierSteps, EveryLayoutSkipsTheSameSteps) {
   SmallRun runs;
   std::int64_t number = 0;
@@ -214,6 +216,7 @@ TEST(OutlierSteps, EveryLayoutSkipsTheSameSteps) {
                                {.ranks = 2, .zero = 2, .pipeline = 2}}) {
       SCOPED_TRACE(fmt::format("{} on layout {}", text_of(rule), number));
       const auto c = varied(runs, fmt::format("layout{}", number++), text_of(rule));
+      if (!testing::at_night() && !expected.empty() && number % 2 == 0) continue;
       const auto result = runs.run(c, layout);
       const auto lines = runs.metrics(c);
       const auto outliers = expect_judged(lines, norm, loss, static_cast<std::size_t>(window));

@@ -51,7 +51,8 @@ void expect_every(testing::Strength strength) {
   const auto expected = testing::expect_every<7>(strength, runs, {{3, 4, 4, 2, 3, 2, 3}, layout_of, config_of, {6}});
   std::set<std::string> different;
   for (const auto& [of, bits] : expected) different.insert(bits);
-  EXPECT_EQ(different.size(), 6u);  // models and dtypes
+  EXPECT_EQ(different.size(), expected.size());
+  EXPECT_GE(different.size(), testing::by_day_or_night(5u, 6u));  // models and dtypes
 }
 
 TEST(SameBitsBert, EveryPair) { expect_every(testing::Strength::pairs); }

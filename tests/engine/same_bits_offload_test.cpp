@@ -73,6 +73,7 @@ testing::LayoutChoices<levels.size()> choices() {
           layout_of,
           [](SmallRun& runs, const Choice& c, const std::string& output) {
             auto config = config_of(runs, c, output);
+            config.steps = 2;                              // one from initial values, one from updated ones
             if (output.starts_with("one")) return config;  // in memory
             auto text = offload_of(c);
             if (!layout_of(c).breadth_first) text = text.substr(0, text.find(",gradients"));

@@ -151,7 +151,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
 
 TEST(SameBitsSharedExperts, EveryPair) {
   SmallRun runs;
-  expect_same(runs, testing::covering_choices(levels, testing::Strength::pairs));
+  expect_same(runs, testing::choices_of_pairs(levels));
 }
 
 TEST(SameBitsSharedExperts, DISABLED_EveryTriple) {
@@ -266,9 +266,11 @@ TEST(SameBitsSharedExperts, RoundsAreCounted) {
   EXPECT_FALSE(SmallRun::metrics(c).back().contains("expert_rounds"));
 }
 
-// An evaluation gives the validation loss that training recorded, to the bit, in the predicted memory.
+// An evaluation gives the validation loss that training recorded, to the bit, in the predicted memory. By day each
+// layout evaluates two of the four gates.
 TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
   SmallRun runs;
+  bool turn = false;
   for (const int gate : {0, 2, 3, 4}) {
     auto c = config_of(runs, gate, 1, fmt::format("trained-{}", gate));
     c.seed = 77;
@@ -278,6 +280,8 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
     const auto recorded = SmallRun::metrics(c).back()["validation_loss"].get<double>();
     for (const auto& [count, stages, experts, tensor] :
          {std::tuple{1, 1, 1, 1}, {3, 1, 3, 1}, {4, 2, 2, 1}, {4, 1, 2, 1}, {4, 1, 2, 2}, {2, 1, 1, 2}, {4, 1, 4, 1}}) {
+      turn = !turn;
+      if (!testing::at_night() && turn) continue;
       engine::EvaluateConfig e;
       e.checkpoint = c.output, e.sequences = 12;
       ParallelLayout layout{count, count == 3 ? 3 : 0};

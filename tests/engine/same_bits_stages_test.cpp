@@ -98,7 +98,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
 
 TEST(SameBitsStages, EveryPair) {
   SmallRun runs;
-  expect_same(runs, testing::covering_choices(levels, testing::Strength::pairs));
+  expect_same(runs, testing::choices_of_pairs(levels));
 }
 
 TEST(SameBitsStages, DISABLED_EveryTriple) {

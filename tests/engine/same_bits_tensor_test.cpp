@@ -61,7 +61,8 @@ testing::LayoutChoices<levels.size()> choices() {
 
 void expect_every(testing::Strength strength) {
   SmallRun runs;
-  EXPECT_EQ(testing::expect_every(strength, runs, choices()).size(), 8u);  // dtypes, dropout, models
+  // dtypes, dropout, models
+  EXPECT_GE(testing::expect_every(strength, runs, choices()).size(), testing::by_day_or_night(5u, 8u));
 }
 
 TEST(SameBitsTensor, EveryPair) { expect_every(testing::Strength::pairs); }

@@ -29,13 +29,15 @@ void expect_same(SmallRun& runs, engine::RunConfig config, const std::vector<Par
   }
 }
 
+// By day half of the pairs.
 TEST(SameBits, EveryRankCountAndStage) {
   SmallRun runs;
   std::vector<ParallelLayout> layouts;
   for (int ranks : {1, 2, 3, 4, 6, 7})
     for (int zero : {0, 1, 2, 3})
-      layouts.push_back({ranks, zero, 1 + ranks % 2, "f32",
-                         plan::name_of(plan::recomputations[static_cast<std::size_t>(ranks + zero) % 3])});
+      if (testing::at_night() || (ranks + zero) % 2 == 1)
+        layouts.push_back({ranks, zero, 1 + ranks % 2, "f32",
+                           plan::name_of(plan::recomputations[static_cast<std::size_t>(ranks + zero) % 3])});
   auto config = runs.config("f32");
   config.steps = testing::by_day_or_night(6, 20);
   expect_same(runs, config, layouts);
@@ -111,11 +113,13 @@ TEST(SameBits, StopAndResumeOnAnotherCut) {
   std::vector<ParallelLayout> layouts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
   layouts.back().zero_group = 3;
   auto whole = runs.config("whole");
+  whole.steps = testing::by_day_or_night(8, 20);
   const auto expected = runs.bits(whole, runs.run(whole, layouts[0]));
   for (std::size_t i = 0; i < layouts.size(); ++i) {
-    auto c = runs.config(fmt::format("resumed-{}", i));
-    c.save_every = 4;
-    c.stop_after = 9;
+    auto c = whole;
+    c.output = runs.config(fmt::format("resumed-{}", i)).output;
+    c.save_every = testing::by_day_or_night(2, 4);
+    c.stop_after = testing::by_day_or_night(3, 9);
     ASSERT_EQ(runs.run(c, layouts[i]).code, base::ExitCode::requeue);
     c.stop_after = 0;
     const auto result = runs.run(c, layouts[(i + 1) % layouts.size()]);
@@ -128,15 +132,17 @@ TEST(SameBits, StopAndResumeOnAnotherCut) {
 // The comparison must be able to fail: another seed, and a reduction in the library's order, give other bits.
 TEST(SameBits, OtherNumbersGiveOtherBits) {
   SmallRun runs;
-  auto a = runs.config("a"), b = runs.config("b");
-  b.seed = 2;
+  auto a = runs.config("a");
+  a.steps = 6;
+  auto b = a, c = a;
+  b.output += "-seed", b.seed = 2;
   EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(b, runs.run(b, {1, 0, 1})));
-  auto c = runs.config("c");
-  c.local_accumulation = 7;
+  c.output += "-groups", c.local_accumulation = 7;
   EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(c, runs.run(c, {1, 0, 1})));
 }
 
 // Promise 3 (libtrain/README.md): every line of the memory and traffic reports has a difference of 0 on every rank.
+// By day every ZeRO stage has the one reduction, or the other.
 TEST(Accounting, PredictedIsMeasured) {
   SmallRun runs;
   int n = 0;
@@ -144,7 +150,9 @@ TEST(Accounting, PredictedIsMeasured) {
        std::vector<std::pair<int, int>>{{1, 1}, {1, 14}, {2, 1}, {3, 1}, {3, 2}, {4, 1}, {2, 7}})
     for (int zero : {0, 1, 2, 3})
       for (const auto reduction : {plan::Reduction::ordered, plan::Reduction::fast}) {
+        const bool at_night = (n / 8 + n / 2 + n) % 2 == 1;
         auto c = runs.config(fmt::format("accounts-{}", n++));
+        if (at_night && !testing::at_night()) continue;
         c.model = n % 4 < 2 ? runs.gpt() : runs.llama();
         c.local_accumulation = local_accumulation;
         c.steps = 2;

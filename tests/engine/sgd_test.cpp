@@ -33,6 +33,7 @@ std::string refusal_of(const std::function<void()>& work, std::string* hint = nu
   }
 }
 
+// By day each layout has one of the two dtypes.
 TEST(Sgd, HasTheSameBitsOnEveryLayout) {
   SmallRun runs;
   for (const char* dtype : {"f32", "bf16"}) {
@@ -41,10 +42,13 @@ TEST(Sgd, HasTheSameBitsOnEveryLayout) {
     const auto expected = runs.bits(alone, runs.run(alone, {1, 0, 1, dtype}));
     EXPECT_NE(expected.find("/optimizer/momentum/layers.00.attention.q.weight"), std::string::npos) << expected;
     EXPECT_EQ(expected.find("/optimizer/m/"), std::string::npos);
+    bool turn = dtype == std::string("f32");
     for (const auto& layout :
          {ParallelLayout{2, 0, 1, dtype}, ParallelLayout{2, 1, 2, dtype}, ParallelLayout{3, 2, 1, dtype},
           ParallelLayout{2, 3, 1, dtype, "full"}, ParallelLayout{4, 3, 1, dtype, "none", 2},
           ParallelLayout{2, 0, 1, dtype, "none", 1, false, 2}}) {
+      turn = !turn;
+      if (!testing::at_night() && turn) continue;
       auto c =
           sgd(runs, fmt::format("{}-{}-{}-{}-{}", dtype, layout.ranks, layout.zero, layout.tensor, layout.pipeline));
       c.steps = alone.steps;

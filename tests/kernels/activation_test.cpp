@@ -4,7 +4,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace activation_test {
 
 constexpr std::int64_t n = 5, f = 77;
 
@@ -131,5 +131,5 @@ TEST(Activation, ExponentialIsAccurateOverItsRange) {
   });
 }
 
-}  // namespace
+}  // namespace activation_test
 }  // namespace trainyard::test

@@ -6,7 +6,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace adafactor_test {
 
 using kernels::square_sum_limbs;
 using Limbs = std::vector<std::int64_t>;
@@ -268,5 +268,5 @@ TEST(Adafactor, RefusesElementsBeyondTheMatrix) {
   EXPECT_THROW(add(-1, 2), std::logic_error);
 }
 
-}  // namespace
+}  // namespace adafactor_test
 }  // namespace trainyard::test

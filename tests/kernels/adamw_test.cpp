@@ -3,7 +3,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace adamw_test {
 
 // Two steps from p = [1, -2, .5] with gradients [.1, .2, -.3] and [-.05, .4, .1], computed in double precision by an
 // independent implementation.
@@ -125,5 +125,5 @@ TEST(AdamW, RefusesOtherTypesAndSizes) {
                                             .working = a.view()}));
 }
 
-}  // namespace
+}  // namespace adamw_test
 }  // namespace trainyard::test

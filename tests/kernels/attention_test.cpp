@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace attention_test {
 
 const std::uint64_t samples[] = {11, 5};
 
@@ -273,5 +273,5 @@ TEST(Attention, MemoryIsLinearInTheSequence) {
   }
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace trainyard::test

@@ -13,7 +13,7 @@
 #include <vector>
 
 namespace trainyard {
-namespace {
+namespace bf16_products_test {
 
 using base::DType;
 using kernels::Isa;
@@ -236,5 +236,5 @@ TEST(Bf16Products, EmulatedPathsAreNobodysChoice) {
   }
 }
 
-}  // namespace
+}  // namespace bf16_products_test
 }  // namespace trainyard

@@ -3,7 +3,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace cached_attention_test {
 
 TEST(CachedAttention, EqualsTheDefinition) {
   const std::int64_t shapes[][4] = {{1, 1, 1, 1}, {9, 4, 2, 5}, {70, 6, 1, 40}, {33, 3, 3, 16}};
@@ -47,5 +47,5 @@ TEST(CachedAttention, EqualsTheDefinition) {
   }
 }
 
-}  // namespace
+}  // namespace cached_attention_test
 }  // namespace trainyard::test

@@ -3,7 +3,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace cast_test {
 
 // The nearest value with `bits` significant bits and least exponent `least`, ties to even, by exact scaling in double.
 double nearest(double x, int bits, int least) {
@@ -233,5 +233,5 @@ TEST(Cast, RefusesShapesAndTypesThatDoNotMeet) {
   EXPECT_ANY_THROW(kernels::add(*bench, a.view(), c.view()));
 }
 
-}  // namespace
+}  // namespace cast_test
 }  // namespace trainyard::test

@@ -6,7 +6,7 @@
 #include <bit>
 
 namespace trainyard::test {
-namespace {
+namespace cross_entropy_cut_test {
 
 constexpr std::int64_t tokens = 9;
 
@@ -235,5 +235,5 @@ TEST(CrossEntropyCut, EveryRankRefusesTargetsOutsideTheVocabulary) {
     }
 }
 
-}  // namespace
+}  // namespace cross_entropy_cut_test
 }  // namespace trainyard::test

@@ -3,7 +3,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace cross_entropy_test {
 
 constexpr std::int64_t tokens = 9, stored = 128, vocabulary = 101;
 
@@ -130,5 +130,5 @@ TEST(CrossEntropy, SumIsInAscendingOrder) {
   EXPECT_EQ(kernels::sum_losses(*bench, base::View::of(losses.data(), {4})), 3);
 }
 
-}  // namespace
+}  // namespace cross_entropy_test
 }  // namespace trainyard::test

@@ -10,7 +10,7 @@
 #include <string>
 
 namespace trainyard::test {
-namespace {
+namespace crowded_update_test {
 
 constexpr std::int64_t crowd_distance = std::int64_t{256} << 20, crowd_arrays = 5;
 
@@ -85,8 +85,6 @@ std::vector<std::string> updated_at_distance(std::int64_t distance, const kernel
   return out;
 }
 
-}  // namespace
-
 TEST(CrowdedUpdate, ArraysThatLie256MiBApartGetTheSameBits) {
   kernels::AdamW adamw;
   adamw.learning_rate = 1e-2f, adamw.weight_decay = 0.1f, adamw.bias1 = 0.3, adamw.bias2 = 0.02;
@@ -109,4 +107,5 @@ TEST(CrowdedUpdate, ArraysThatLie256MiBApartGetTheSameBits) {
   });
 }
 
+}  // namespace crowded_update_test
 }  // namespace trainyard::test

@@ -5,7 +5,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace dropout_test {
 
 constexpr std::int64_t sequence = 5, h = 23;
 const std::uint64_t samples[] = {0, 7, (1ull << 30) - 1};
@@ -140,5 +140,5 @@ TEST(Dropout, NothingSharesACounterBelowTheLimits) {
   kernels::dropout_forward(*bench, {0, seed, site, samples, 1}, wide.view(), wide.view());
 }
 
-}  // namespace
+}  // namespace dropout_test
 }  // namespace trainyard::test

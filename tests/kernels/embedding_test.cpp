@@ -3,7 +3,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace embedding_test {
 
 // b = 3, T = 5, so that rows repeat and some table rows are never used.
 std::vector<std::int32_t> tokens() { return {4, 0, 4, 4, 9, 1, 9, 4, 0, 1, 4, 4, 4, 2, 10}; }
@@ -146,5 +146,5 @@ TEST(Embedding, RefusesIndicesOutsideTheTable) {
   }
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace trainyard::test

@@ -11,7 +11,7 @@
 #include <limits>
 
 namespace trainyard::test {
-namespace {
+namespace expert_parts_test {
 
 TEST(ExpertMix, WeighsByASoftmaxOfTwoAndItsGradientsAreItsDerivatives) {
   for (std::int64_t h : {1, 7, 64, 300})
@@ -165,5 +165,5 @@ TEST(ExpertRounds, NoRowsTakeOneRound) {
   EXPECT_EQ(rounds[0], 1);
 }
 
-}  // namespace
+}  // namespace expert_parts_test
 }  // namespace trainyard::test

@@ -6,7 +6,7 @@
 #include <random>
 
 namespace trainyard::test {
-namespace {
+namespace expert_rows_test {
 
 // Tokens and choices. Some rows belong to no token. Some choices are dropped: those of token 2 and, for k > 1, the last
 // choice of every third token.
@@ -211,5 +211,5 @@ TEST(ExpertRows, NoRowsAtAll) {
   }
 }
 
-}  // namespace
+}  // namespace expert_rows_test
 }  // namespace trainyard::test

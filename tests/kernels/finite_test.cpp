@@ -3,7 +3,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace finite_test {
 
 TEST(Finite, FindsTheSmallestIndexAndIgnoresTheGap) {
   Bench bench(2);
@@ -27,5 +27,5 @@ TEST(Finite, LargeAndSubnormalValuesAreFinite) {
   EXPECT_EQ(kernels::first_nonfinite(*bench, x.view()), -1);
 }
 
-}  // namespace
+}  // namespace finite_test
 }  // namespace trainyard::test

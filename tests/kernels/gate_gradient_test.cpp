@@ -5,7 +5,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace gate_gradient_test {
 
 using plan::GateScore;
 using plan::Overflow;
@@ -183,5 +183,5 @@ TEST(GateJitter, MultipliesByKeyedNumbers) {
         });
 }
 
-}  // namespace
+}  // namespace gate_gradient_test
 }  // namespace trainyard::test

@@ -9,7 +9,7 @@
 #include <set>
 
 namespace trainyard::test {
-namespace {
+namespace gate_test {
 
 using plan::GateNoise;
 using plan::GateScore;
@@ -475,5 +475,5 @@ TEST(Gate, RowsThatDoNotFitAreRefused) {
   EXPECT_THROW(c.forward(host), std::logic_error);
 }
 
-}  // namespace
+}  // namespace gate_test
 }  // namespace trainyard::test

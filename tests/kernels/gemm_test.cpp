@@ -11,7 +11,7 @@
 #include <array>
 
 namespace trainyard::test {
-namespace {
+namespace gemm_test {
 
 using kernels::Accumulate;
 using kernels::Transpose;
@@ -168,5 +168,5 @@ TEST(Gemm, ReadsNothingBehindItsOperands) {
   });
 }
 
-}  // namespace
+}  // namespace gemm_test
 }  // namespace trainyard::test

@@ -11,7 +11,7 @@
 #include <cstring>
 
 namespace trainyard::test {
-namespace {
+namespace grouped_linear_test {
 
 struct GroupedTypes {
   DType in, out;
@@ -270,5 +270,5 @@ TEST(GroupedLinear, RangesAreReadWhenTheWorkIsDone) {
   for (std::int64_t i = 0; i < 4; ++i) ASSERT_EQ(std::isnan(y(i, 0)), i < 1 || i > 2);
 }
 
-}  // namespace
+}  // namespace grouped_linear_test
 }  // namespace trainyard::test

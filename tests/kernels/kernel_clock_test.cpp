@@ -17,7 +17,7 @@
 #include <vector>
 
 namespace trainyard {
-namespace {
+namespace kernel_clock_test {
 
 using base::DType;
 using base::View;
@@ -193,5 +193,5 @@ TEST(KernelClock, CountsTheRowsThatGroupsHave) {
   }
 }
 
-}  // namespace
+}  // namespace kernel_clock_test
 }  // namespace trainyard

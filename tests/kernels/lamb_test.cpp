@@ -6,7 +6,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace lamb_test {
 
 using kernels::squares_of_update;
 using Digits = std::vector<std::int64_t>;
@@ -275,5 +275,5 @@ TEST(Lamb, ChangesNothingInAStepThatIsNotFinite) {
   EXPECT_FALSE(p.bytes == before || m.bytes == first || v.bytes == second);
 }
 
-}  // namespace
+}  // namespace lamb_test
 }  // namespace trainyard::test

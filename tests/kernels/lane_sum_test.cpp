@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace lane_sum_test {
 
 // Widely spread magnitudes, so that another order gives other bits.
 MatrixBuffer pieces(DType t, std::int64_t rows, std::int64_t n) {
@@ -96,5 +96,5 @@ TEST(LaneSum, ALeftFoldGivesOtherBits) {
   EXPECT_GT(different, 50) << "these values cannot tell orders apart";
 }
 
-}  // namespace
+}  // namespace lane_sum_test
 }  // namespace trainyard::test

@@ -8,7 +8,7 @@
 #include <cstring>
 
 namespace trainyard::test {
-namespace {
+namespace linear_lanes_test {
 
 using kernels::LinearPart;
 
@@ -220,5 +220,5 @@ TEST(LinearLanes, RefusesWhatDoesNotDivide) {
   EXPECT_ANY_THROW(kernels::linear_backward_input_lanes(*bench, four, 1, x.view()));
 }
 
-}  // namespace
+}  // namespace linear_lanes_test
 }  // namespace trainyard::test

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace linear_test {
 
 constexpr std::int64_t n = 67, in = 21, out = 403;
 
@@ -96,5 +96,5 @@ TEST(Linear, Gradients) {
   });
 }
 
-}  // namespace
+}  // namespace linear_test
 }  // namespace trainyard::test

@@ -3,7 +3,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace lion_test {
 
 // Chen et al. 2023, algorithm 2, in double precision.
 struct PlainLion {
@@ -151,5 +151,5 @@ TEST(Lion, RefusesOtherTypesAndSizes) {
       {.rule = kernels::Lion{}, .gradient = a.view(), .parameter = a.view(), .states = {a.view()}, .decayed = many}));
 }
 
-}  // namespace
+}  // namespace lion_test
 }  // namespace trainyard::test

@@ -4,7 +4,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace norm_test {
 
 using kernels::Into;
 enum class Kind { layer, rms };
@@ -281,5 +281,5 @@ TEST(Norm, ResidualFormsEqualTheirParts) {
       });
 }
 
-}  // namespace
+}  // namespace norm_test
 }  // namespace trainyard::test

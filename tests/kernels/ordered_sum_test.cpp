@@ -3,7 +3,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace ordered_sum_test {
 
 using base::ReductionRound;
 
@@ -108,5 +108,5 @@ TEST(OrderedSum, AnotherOrderGivesOtherBits) {
   EXPECT_GT(different, 50) << "these values cannot tell orders apart";
 }
 
-}  // namespace
+}  // namespace ordered_sum_test
 }  // namespace trainyard::test

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace trainyard {
-namespace {
+namespace peak_test {
 
 const kernels::Isa isas[] = {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512};
 
@@ -61,5 +61,5 @@ TEST(Peak, MultiplyAddsAreCounted) {
   EXPECT_EQ(kernels::multiply_adds(*three, 20), 6 * flops);
 }
 
-}  // namespace
+}  // namespace peak_test
 }  // namespace trainyard

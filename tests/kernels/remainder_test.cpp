@@ -12,7 +12,7 @@
 #include <numeric>
 
 namespace trainyard::test {
-namespace {
+namespace remainder_test {
 
 // A tie that is rounded down, or a signalling NaN.
 bool has_mark(std::uint32_t bits) {
@@ -108,8 +108,6 @@ class TwoUpdates {
   std::size_t states_;
   std::vector<MatrixBuffer> of_f32_, of_split_;
 };
-
-}  // namespace
 
 // At night all of f32.
 TEST(Remainder, EveryF32ComesBack) {
@@ -240,4 +238,5 @@ TEST(Remainder, WhatDoesNotFitIsRefused) {
                std::logic_error);
 }
 
+}  // namespace remainder_test
 }  // namespace trainyard::test

@@ -6,7 +6,7 @@
 #include <complex>
 
 namespace trainyard::test {
-namespace {
+namespace rotary_test {
 
 constexpr std::int64_t heads = 3;
 // Two sequences; positions restart in the middle of the second one, as with a document mask.
@@ -63,5 +63,5 @@ TEST(Rotary, TurnsAColumnSliceOnly) {
       else ASSERT_NE(x(r, c), before(r, c));
 }
 
-}  // namespace
+}  // namespace rotary_test
 }  // namespace trainyard::test

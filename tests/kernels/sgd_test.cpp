@@ -4,7 +4,7 @@
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
-namespace {
+namespace sgd_test {
 
 // torch.optim.SGD(lr, momentum, weight_decay, nesterov=...), written from its documentation in double precision. The
 // first step makes the buffer the gradient.
@@ -137,5 +137,5 @@ TEST(Sgd, RefusesOtherTypesAndSizes) {
       {.rule = kernels::Sgd{}, .gradient = a.view(), .parameter = a.view(), .states = {a.view()}, .decayed = many}));
 }
 
-}  // namespace
+}  // namespace sgd_test
 }  // namespace trainyard::test

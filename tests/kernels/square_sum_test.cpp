@@ -6,7 +6,7 @@
 #include <cfloat>
 
 namespace trainyard::test {
-namespace {
+namespace square_sum_test {
 
 using kernels::FixedPointSum;
 
@@ -123,5 +123,5 @@ TEST(SquareSum, AMillionRanksDoNotOverflow) {
   EXPECT_NEAR(kernels::value(sum), 4096.0 * 1048576 * 0.99999994 * 0.99999994, 1e2);
 }
 
-}  // namespace
+}  // namespace square_sum_test
 }  // namespace trainyard::test

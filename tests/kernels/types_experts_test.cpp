@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace types_experts_test {
 
 TEST(OperandTypes, GroupedProducts) {
   with_each_type([](DType t, DType g) {
@@ -184,5 +184,5 @@ TEST(OperandTypes, Gates) {
                [](auto& e, const auto& v) { kernels::even_load_update(e, v[0], v[1], 1, 1, nullptr); });
 }
 
-}  // namespace
+}  // namespace types_experts_test
 }  // namespace trainyard::test

@@ -24,7 +24,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace types_test {
 
 TEST(OperandTypes, Activations) {
   with_each_type([](DType t, DType) {
@@ -485,5 +485,5 @@ TEST(OperandShapes, OfProducts) {
   EXPECT_TRUE(text(fits, &bias, y).ends_with(": linear_forward: bias: expected 1 x 4, found 1 x 3"));
 }
 
-}  // namespace
+}  // namespace types_test
 }  // namespace trainyard::test

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 namespace trainyard::test {
-namespace {
+namespace update_states_test {
 
 constexpr int update_steps = 5;
 
@@ -48,8 +48,6 @@ void expect_rounded_states(const kernels::UpdateRule& rule, std::size_t states, 
   EXPECT_GT(moved, n / 2) << "rounding hardly changes anything";
 }
 
-}  // namespace
-
 TEST(UpdateStates, InBf16AreRoundedAfterTheUpdate) {
   kernels::AdamW adamw, adam;
   adamw.learning_rate = adam.learning_rate = 1e-2f, adamw.weight_decay = adam.weight_decay = 0.1f;
@@ -67,4 +65,5 @@ TEST(UpdateStates, InBf16AreRoundedAfterTheUpdate) {
     }
 }
 
+}  // namespace update_states_test
 }  // namespace trainyard::test

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace assemble_test {
 
 const auto kind = std::make_shared<low_rank::Kind>();
 const model::BranchFactory factory = [](const model::BranchSpec& spec) {
@@ -73,5 +73,5 @@ TEST(Assemble, RefusesAFactoryThatReturnsNull) {
             "the factory of the network of experts 'none' returns null");
 }
 
-}  // namespace
+}  // namespace assemble_test
 }  // namespace trainyard::test

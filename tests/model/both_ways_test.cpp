@@ -7,7 +7,7 @@
 #include <cstring>
 
 namespace trainyard::test {
-namespace {
+namespace both_ways_test {
 
 using base::DType;
 
@@ -129,5 +129,5 @@ TEST(BothWays, GradientsEqualFiniteDifferences) {
   }
 }
 
-}  // namespace
+}  // namespace both_ways_test
 }  // namespace trainyard::test

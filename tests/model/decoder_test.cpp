@@ -12,7 +12,7 @@
 #include <cstring>
 
 namespace trainyard::test {
-namespace {
+namespace decoder_test {
 
 using base::DType;
 
@@ -313,5 +313,5 @@ TEST(Decoder, RefusesAModelThatCannotBe) {
   EXPECT_THROW(model::block_factory("convolution"), base::UsageError);
 }
 
-}  // namespace
+}  // namespace decoder_test
 }  // namespace trainyard::test

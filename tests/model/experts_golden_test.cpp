@@ -8,7 +8,7 @@
 #include "tests/model/golden_model.h"
 
 namespace trainyard::test {
-namespace {
+namespace experts_golden_test {
 
 // The same windows as in the script. With the mask on, more documents end in the second micro-batch's sequences, so
 // that it has fewer target tokens.
@@ -146,14 +146,14 @@ TEST(ExpertNetworks, OfOnesOwn) {
   EXPECT_EQ(made, 2);  // one for each layer
 }
 
-class Experts : public testing::TestWithParam<const char*> {};
+class Experts : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(PyTorch, Experts,
-                         testing::Values("experts-top1", "experts-top2", "experts-random", "experts-mixtral",
-                                         "experts-deepseek", "experts-sigmoid"));
+                         ::testing::Values("experts-top1", "experts-top2", "experts-random", "experts-mixtral",
+                                           "experts-deepseek", "experts-sigmoid"));
 
 TEST_P(Experts, F32) { experts_parity(GetParam(), base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST_P(Experts, F64) { experts_parity(GetParam(), base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST_P(Experts, InitialValues) { compare_initial_values(GetParam()); }
 
-}  // namespace
+}  // namespace experts_golden_test
 }  // namespace trainyard::test

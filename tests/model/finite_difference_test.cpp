@@ -13,7 +13,7 @@
 #include <random>
 
 namespace trainyard::test {
-namespace {
+namespace finite_difference_test {
 
 using base::DType;
 
@@ -275,5 +275,5 @@ TEST(FiniteDifferences, EveryRegisteredBlock) {
     }
 }
 
-}  // namespace
+}  // namespace finite_difference_test
 }  // namespace trainyard::test

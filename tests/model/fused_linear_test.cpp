@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace trainyard::test {
-namespace {
+namespace fused_linear_test {
 
 using base::DType;
 
@@ -91,5 +91,5 @@ TEST(FusedLinear, PredictedMemoryIsMeasuredMemory) {
       }
 }
 
-}  // namespace
+}  // namespace fused_linear_test
 }  // namespace trainyard::test

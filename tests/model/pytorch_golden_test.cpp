@@ -7,7 +7,7 @@
 #include <memory>
 
 namespace trainyard::test {
-namespace {
+namespace pytorch_golden_test {
 
 // The micro-batch of a step: next-token targets, or tokens hidden by the library's rule.
 std::unique_ptr<Batch> batch_of(const Golden& golden, int step) {
@@ -95,5 +95,5 @@ TEST(PyTorch, InitialValues) {
     compare_initial_values(name);
 }
 
-}  // namespace
+}  // namespace pytorch_golden_test
 }  // namespace trainyard::test

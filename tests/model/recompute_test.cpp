@@ -12,7 +12,7 @@
 #include <vector>
 
 namespace trainyard::test {
-namespace {
+namespace recompute_test {
 
 using base::DType;
 
@@ -203,5 +203,5 @@ TEST(Recompute, FlopsAreThoseOfWhatIsMadeAgain) {
   EXPECT_EQ(again({"attention", "ffn"}), attention + 2 * inner);
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace trainyard::test

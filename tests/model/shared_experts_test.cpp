@@ -14,7 +14,7 @@
 #include <utility>
 
 namespace trainyard::test {
-namespace {
+namespace shared_experts_test {
 
 using base::DType;
 
@@ -298,5 +298,5 @@ TEST(SharedExperts, Recomputed) {
       expect_same(m, DType::f32, 2, recompute);
 }
 
-}  // namespace
+}  // namespace shared_experts_test
 }  // namespace trainyard::test

@@ -9,7 +9,7 @@
 #include <cstring>
 
 namespace trainyard::test {
-namespace {
+namespace sparse_attention_test {
 
 using base::DType;
 
@@ -133,5 +133,5 @@ TEST(SparseAttention, SameBitsForThreadsAndRecomputation) {
   }
 }
 
-}  // namespace
+}  // namespace sparse_attention_test
 }  // namespace trainyard::test

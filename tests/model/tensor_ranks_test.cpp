@@ -17,7 +17,7 @@
 #include <utility>
 
 namespace trainyard::test {
-namespace {
+namespace tensor_ranks_test {
 
 using base::DType;
 
@@ -430,5 +430,5 @@ TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
   }
 }
 
-}  // namespace
+}  // namespace tensor_ranks_test
 }  // namespace trainyard::test

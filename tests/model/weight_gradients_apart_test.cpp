@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace trainyard::test {
-namespace {
+namespace weight_gradients_apart_test {
 
 using base::DType;
 using plan::WeightGradients;
@@ -153,5 +153,5 @@ TEST(WeightGradientsApart, TheStackGivesBackFromTheTop) {
   EXPECT_ANY_THROW(saved.pop());
 }
 
-}  // namespace
+}  // namespace weight_gradients_apart_test
 }  // namespace trainyard::test

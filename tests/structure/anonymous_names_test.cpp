@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace anonymous_names_test {
 
 namespace fs = std::filesystem;
 const fs::path root = ROOT;
@@ -41,8 +41,6 @@ std::string package_of(const fs::path& source) {
   const auto relative = fs::relative(source, root);
   return (*relative.begin() / *std::next(relative.begin())).string();
 }
-
-}  // namespace
 
 TEST(AnonymousNames, TheEyeSeesThem) {
   const auto names = anonymous_functions(
@@ -73,3 +71,5 @@ TEST(AnonymousNames, DifferWithinAPackage) {
         ADD_FAILURE() << package << ": " << name << " is in" << list << "; give each a name of its own";
       }
 }
+
+}  // namespace anonymous_names_test

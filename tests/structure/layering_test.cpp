@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace layering_test {
 
 namespace fs = std::filesystem;
 const fs::path root = ROOT;
@@ -175,8 +175,6 @@ std::string lines_text(const std::set<std::string>& lines) {
   return text;
 }
 
-}  // namespace
-
 TEST(Layering, TheTableNamesEveryRoom) {
   const auto table = package_table();
   for (const auto& item : fs::directory_iterator(root / "libtrain"))
@@ -309,3 +307,5 @@ TEST(Files, HeadersAreGuardedOnce) {
     EXPECT_EQ(std::count(lines.begin(), lines.end(), "#pragma once"), 1) << file;
   }
 }
+
+}  // namespace layering_test

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace {
+namespace page_names_test {
 
 namespace fs = std::filesystem;
 const fs::path root = ROOT;
@@ -188,4 +188,4 @@ TEST(PageNames, MembersExist) {
   EXPECT_GT(seen, 50);
 }
 
-}  // namespace
+}  // namespace page_names_test

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace pages_test {
 
 namespace fs = std::filesystem;
 const fs::path root = ROOT;
@@ -160,4 +160,4 @@ TEST(Pages, TheIndexOfTheGuideHasAllPages) {
   }
 }
 
-}  // namespace
+}  // namespace pages_test

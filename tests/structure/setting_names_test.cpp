@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace setting_names_test {
 
 namespace fs = std::filesystem;
 
@@ -147,8 +147,6 @@ std::vector<fs::path> sources_of_library() {
   return out;
 }
 
-}  // namespace
-
 TEST(SettingNames, TheEyeSeesThem) {
   for (const char* source :
        {R"(throw UsageError("--steps is missing");)", R"(add("lower " /* "a" */ "--steps");)", R"(f("--{} {}");)",
@@ -188,3 +186,5 @@ TEST(SettingNames, ProgramsHaveTheseSettings) {
   for (const auto& setting : names)
     EXPECT_TRUE(std::regex_search(reference, std::regex("--" + setting + "(?![a-z0-9-])"))) << setting;
 }
+
+}  // namespace setting_names_test

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace wall_time_test {
 
 namespace fs = std::filesystem;
 
@@ -33,8 +33,6 @@ std::string asserts_time(const std::string& line, bool script) {
   if (std::regex_search(line, measured)) return "holds a measured time against a number";
   return "";
 }
-
-}  // namespace
 
 TEST(WallTime, TheEyeSeesIt) {
   for (const char* line :
@@ -73,3 +71,5 @@ TEST(WallTime, NoTestAssertsIt) {
   }
   EXPECT_GT(seen, 100);
 }
+
+}  // namespace wall_time_test
