@@ -146,7 +146,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     base::Choices<base::DType>{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
   v.spelled(dtype_spellings());
   v.is({T::free_on_resume, T::later_in_plans});
-  v("offload", offload, how, "what lies elsewhere: optimizer=host,parameters=disk:0.5; auto: the least that fits");
+  v("offload", offload, how, "elsewhere: optimizer=host,parameters=disk:0.5; auto: the least that fits");
   v.is({T::free_on_resume, T::later_in_plans});
   v("threads", c.threads, how, "OpenMP threads of a rank; 0: OMP_NUM_THREADS, else its share of the cores",
     {0, ranges::threads.high});
