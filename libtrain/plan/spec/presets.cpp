@@ -12,11 +12,11 @@ namespace trainyard::plan {
 
 namespace {
 
-struct Shape {
+struct PresetShape {
   std::int64_t layers, hidden, heads, kv_heads, ffn, vocabulary, context;
 };
 
-ModelConfig gpt(const std::string& name, Shape s) {
+ModelConfig gpt(const std::string& name, PresetShape s) {
   ModelConfig m;
   m.name = name;
   m.layers = s.layers, m.hidden = s.hidden, m.heads = s.heads, m.kv_heads = s.kv_heads, m.ffn = s.ffn;
@@ -26,7 +26,7 @@ ModelConfig gpt(const std::string& name, Shape s) {
 
 enum class Head { own, tied };
 
-ModelConfig llama(const std::string& name, Shape s, double rotary_base, Head head) {
+ModelConfig llama(const std::string& name, PresetShape s, double rotary_base, Head head) {
   auto m = gpt(name, s);
   m.norm = Norm::rms, m.positions = Positions::rotary, m.activation = Activation::swiglu;
   m.biases = false, m.tied = head == Head::tied;
@@ -59,7 +59,7 @@ ModelConfig mixtral_8x7b() {
 }
 
 // Devlin et al. (2019), "BERT", section 3, without the pooler and the sentence head that fine-tuning adds.
-ModelConfig bert(const std::string& name, Shape s) {
+ModelConfig bert(const std::string& name, PresetShape s) {
   auto m = gpt(name, s);
   m.attention.causal = false;
   m.norm_position = NormPosition::post, m.activation = Activation::gelu_erf, m.norm_epsilon = 1e-12;
