@@ -80,8 +80,8 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "order of sums over ranks. ordered: the same bits on any layout; fast: the library's",
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
   v.is({T::identity});
-  v("reduction-ranks-per-node", c.reduction_ranks_per_node, how,
-    "ranks in a node, or node: hierarchical sums of gradients", ranges::reduction_ranks_per_node);
+  v("reduction-ranks-per-node", c.reduction_ranks_per_node, how, "ranks in a node, or node: hierarchical sums",
+    ranges::reduction_ranks_per_node);
   v.is({T::free_on_resume, T::later_in_plans, T::divides_ranks});
   v("recompute", recompute, how, "activation recomputation (checkpointing): none, selective, full, full:0.5, or auto");
   v.is({T::free_on_resume});
@@ -94,13 +94,11 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("expert-parallel", c.expert_parallel, how, "data-parallel ranks with different experts", ranges::expert_parallel);
   v.also({"ep"});
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
-  v("expert-ranks-per-node", c.expert_ranks_per_node, how, "expert-parallel ranks in a node: hierarchical all-to-all",
+  v("expert-ranks-per-node", c.expert_ranks_per_node, how, "ranks in a node: hierarchical all-to-all",
     ranges::expert_ranks_per_node);
   v.formerly("expert-node");
   v.is({T::evaluation, T::later_in_plans, T::divides_ranks, T::of_held_experts});
-  v("expert-overlap-chunks", c.expert_overlap_chunks, how,
-    "groups of a rank's experts whose all-to-all overlaps with the work "
-    "of another group",
+  v("expert-overlap-chunks", c.expert_overlap_chunks, how, "groups of experts: all-to-all overlaps work",
     ranges::expert_overlap_chunks);
   v.formerly("expert-chunks");
   v.is({T::evaluation, T::later_in_plans, T::of_held_experts});
