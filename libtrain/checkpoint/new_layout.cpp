@@ -194,13 +194,14 @@ RunState state_of_layout(const RunState& source, const NewLayout& layout, const 
   if (experts > 1) plan["expert_parallel"] = experts;
   else plan.erase("expert_parallel");
   if (!layout.plan && (!same_ranks || layout.zero)) plan.erase("zero_group");
+  if (!layout.plan && !same_ranks) plan.erase("reduction_ranks_per_node");
   plan::ParallelLayout usual;
   for (const auto& f : plan::fields_of(usual))
     if (!layout.plan && !same_ranks && f.has(base::FieldTrait::of_held_experts)) plan.erase(plan::key_of(f));
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
-    for (const auto& [axis, size] : ranks.topology.axes())
-      plan["topology"].push_back({{"axis", plan::name_of(axis)}, {"size", size}});
+    for (const auto& a : ranks.topology.axes())
+      plan["topology"].push_back({{"axis", plan::name_of(a.axis)}, {"size", a.size}});
   }
   if (!layout.plan && (!same_ranks || layout.zero || state.dtype != source.dtype))
     plan.erase("predicted");  // predicted for another layout

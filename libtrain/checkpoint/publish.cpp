@@ -49,7 +49,7 @@ Manifest gather(const std::string& partial, const RunState& state, const plan::T
   m.state = state;
   m.ranks = grid.world();
   m.parameters = parameters_of(state.model);
-  for (const auto& [axis, size] : grid.axes()) m.axes.push_back({plan::name_of(axis), size});
+  for (const auto& a : grid.axes()) m.axes.push_back({plan::name_of(a.axis), a.size});
   std::map<std::string, Statistics> statistics;
   std::vector<FileEntry> indices;
   for (int r = 0; r < m.ranks; ++r) {

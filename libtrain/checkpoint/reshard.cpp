@@ -266,7 +266,7 @@ std::string purpose_of(const std::string& work, const std::vector<const Reader*>
   std::string text;
   for (const auto* source : sources) text += base::read_file(source->path() + "/manifest.json");
   text += state_to_json(state).dump();
-  for (const auto& [axis, size] : ranks.finest_axes()) text += fmt::format(" {} {}", size, plan::name_of(axis));
+  for (const auto& a : ranks.finest_axes()) text += fmt::format(" {} {}", a.size, plan::name_of(a.axis));
   return fmt::format("{} {} {}", work, text.size(), hex32(base::crc32c(text.data(), text.size())));
 }
 

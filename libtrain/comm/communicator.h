@@ -27,6 +27,10 @@ struct OrderedReduction {
   int contributors;
   // By rank: its position in the reduction order. Empty: its rank. Read before the call returns.
   std::span<const int> reduction_positions = {};
+  // Elements of a shard, if `sum` is only the range that a call is for (comm/segments.h). 0: `sum` is the shard.
+  std::int64_t shard = 0;
+  std::int64_t shard_elements() const { return shard > 0 ? shard : sum.count(); }
+  base::View sum_of(std::int64_t first, std::int64_t count) const { return sum.elements(shard > 0 ? 0 : first, count); }
 };
 
 struct Transfer {  // one side of exchange(): a dense view sent to or received from a peer of the group

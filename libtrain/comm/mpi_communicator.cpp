@@ -162,12 +162,12 @@ class MpiCommunicator : public Communicator {
         return reduction_positions.empty() ? rank : base::at(reduction_positions, rank);
       };
       const bool contributes = reduction_position(rank_) < all.contributors;
-      const auto width = base::size_of(all.sum.dtype), shard = all.sum.bytes(), bytes = count * width;
+      const auto width = base::size_of(all.sum.dtype), shard = all.shard_elements() * width, bytes = count * width;
       TRAINYARD_ASSERT(
           all.contributors >= 1 && all.contributors <= size_ && (!contributes || all.in.bytes() == size_ * shard),
           "{} bytes for shards of {}, {} contributors of {}", all.in.bytes(), shard, all.contributors, size_);
       Entry entry(ledger_, "ordered_reduce_scatter", contributes ? (size_ - 1) * bytes : 0);
-      const auto sum = all.sum.elements(first, count);
+      const auto sum = all.sum_of(first, count);
       const auto shown = contributes ? all.in : base::View{};
       if (node_->rendezvous({"ordered_reduce_scatter", bytes, all.contributors}, shown, exec)) {
         if (bytes > 0) add_in_place(exec, all, first, count, reduction_position);
@@ -300,8 +300,8 @@ class MpiCommunicator : public Communicator {
     for (int r = 0; r < size_; ++r)
       if (reduction_position(r) < all.contributors)
         base::at(shards_, reduction_position(r)) =
-            node_->of(r) + rank_ * all.sum.bytes() + first * base::size_of(all.sum.dtype);
-    kernels::ordered_sum(here(exec), shards_, all.sum.elements(first, count), all.round);
+            node_->of(r) + (rank_ * all.shard_elements() + first) * base::size_of(all.sum.dtype);
+    kernels::ordered_sum(here(exec), shards_, all.sum_of(first, count), all.round);
   }
 
   // An Exec with as many threads as `exec`, for work inside a work item of `exec`.

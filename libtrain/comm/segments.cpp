@@ -35,7 +35,7 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View shard, 
 
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, const OrderedReduction& o, std::int64_t first,
                                   std::int64_t count) {
-  const auto shard = o.sum.count();
+  const auto shard = o.shard_elements();
   const auto reduction_position = [&](int rank) {
     return o.reduction_positions.empty() ? rank : base::at(o.reduction_positions, rank);
   };
@@ -46,7 +46,7 @@ void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, const 
                        (comm.size() == 1 || o.staging.count() >= o.contributors * count),
                    "[{}, {}) of shards of {}, {} contributors of {}", first, first + count, shard, o.contributors,
                    comm.size());
-  const auto sum = o.sum.elements(first, count);
+  const auto sum = o.sum_of(first, count);
   if (comm.size() == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
     return kernels::ordered_sum(exec, o.in.elements(first, count).reshaped({1, count}), sum, o.round);

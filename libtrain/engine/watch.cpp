@@ -46,7 +46,7 @@ std::vector<comm::WatchedLedger> watched_calls(const World& world, Calls calls) 
   std::vector<comm::WatchedLedger> ledgers{{{"control", {}, Judged::last}, &world.control->ledger()}};
   using plan::Axis;
   for (const auto axis : {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data, Axis::expert_outer,
-                          Axis::expert_inner, Axis::zero_group})
+                          Axis::expert_inner, Axis::zero_group, Axis::reduction_outer, Axis::reduction_inner})
     if (world.topology.size(axis) > 1) {
       const auto& group = world.group({axis});
       ledgers.push_back({{group.group(), world.topology.first_peers({axis})}, &group.ledger()});

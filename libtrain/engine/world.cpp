@@ -32,7 +32,8 @@ World make_world(std::string kind, int rank, const plan::Topology& topology, com
   std::vector<plan::Axes> groups{{Axis::data}, {Axis::tensor}};
   for (const auto axis : {Axis::expert, Axis::expert_data})
     if (topology.size(Axis::expert) > 1) groups.push_back({axis});
-  for (const auto axis : {Axis::expert_outer, Axis::expert_inner, Axis::zero_group})
+  for (const auto axis :
+       {Axis::expert_outer, Axis::expert_inner, Axis::zero_group, Axis::reduction_outer, Axis::reduction_inner})
     if (topology.size(axis) > 1) groups.push_back({axis});
   World w(std::move(kind), rank, topology, std::move(between), groups);
   const auto stages = topology.peers(rank, {Axis::pipe});

@@ -11,10 +11,9 @@ std::int64_t StoreContext::segments(int u, std::int64_t bytes) const {
   return plan::transfer_segments(bytes, group(u).size(), shape.topology, segment_bytes);
 }
 
-// Every segment but the last has a multiple of 16 elements.
 std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t shard, std::int64_t segments, std::int64_t i) {
-  const auto edge = [&](std::int64_t k) { return k == segments ? shard : shard * k / segments / 16 * 16; };
-  return {edge(i), edge(i + 1) - edge(i)};
+  const auto range = plan::transfer_segment(shard, segments, i);
+  return {range.first, range.count};
 }
 
 Transfers::Ticket StoreContext::gather(comm::Communicator& among, base::View shard, base::View whole,

@@ -5,7 +5,10 @@
 #include "kernels/ordered_sum/ordered_sum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/comm/node_reduction.h"
 #include "libtrain/comm/segments.h"
+#include "libtrain/plan/cost/reduction_node_calls.h"
+#include "libtrain/plan/grid/reduction_nodes.h"
 
 #include <algorithm>
 #include <utility>
@@ -50,7 +53,8 @@ GradientReduction::GradientReduction(StoreContext& c, Complete complete)
   }
   for (auto elements : slots_.elements())
     buffers_.push_back(elements > 0 ? c.arenas.micro_batch_gradients.allocate(dtype, {elements}) : base::View{});
-  if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.arenas.staging.allocate(dtype, {most});
+  if (const auto most = plan::reduction_staging(c.set.table, c.shape); most > 0)
+    staging_ = c.arenas.staging.allocate(dtype, {most});
 }
 
 // The first micro-batch of a local accumulation group is written into `whole` itself, so it needs no addition. Without
@@ -150,7 +154,8 @@ Transfers::Ticket GradientReduction::issue(plan::Occurrence occurrence, int sour
     return 0;
   }
   const auto ready = c_.compute.record();
-  const auto staging = flat_range(staging_, 0, c_.set.padded_of(occurrence));
+  const bool nodes = plan::ReductionNodes(c_.shape.topology).any();
+  const auto staging = nodes ? staging_ : flat_range(staging_, 0, c_.set.padded_of(occurrence));
   const auto segments = c_.segments(occurrence.flat_group, c_.set.padded_of(occurrence) * base::size_of(total.dtype));
   const std::span<const int> order = base::at(reduction_orders_, occurrence.flat_group);
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
@@ -161,8 +166,13 @@ Transfers::Ticket GradientReduction::issue(plan::Occurrence occurrence, int sour
                                            .round = round,
                                            .contributors = having,
                                            .reduction_positions = order};
-    if (segments == 1) return comm::ordered_reduce_scatter(group, c_.communication, reduction);
     const auto [first, count] = StoreContext::segment(total.count(), segments, i);
+    if (nodes) {
+      const comm::ReductionHops hops{c_.world.group({plan::Axis::reduction_inner}),
+                                     c_.world.group({plan::Axis::reduction_outer}), c_.shape.reduction_piece};
+      return comm::ordered_reduce_scatter_range(hops, c_.communication, reduction, first, count);
+    }
+    if (segments == 1) return comm::ordered_reduce_scatter(group, c_.communication, reduction);
     comm::ordered_reduce_scatter_range(group, c_.communication, reduction, first, count);
   });
 }

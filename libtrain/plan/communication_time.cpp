@@ -37,7 +37,7 @@ std::int64_t measured_bytes(const SizedCalls& c) {
 }  // namespace
 
 Measured measured_as(CallGroup group, const std::string& operation) {
-  if (group == CallGroup(Axis::pipe)) return {name_of(Axis::pipe), exchange};
+  if (group == CallGroup(Axis::pipe) || operation == "partial_sums") return {name_of(group), exchange};
   return {name_of(group.is_stages() ? CallGroup(Axis::pipe) : group), operation};
 }
 

@@ -52,6 +52,8 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("zero", p.zero, ranges::zero);
   if (p.zero_group != p.of_a_node) range("zero-group", p.zero_group, ranges::zero_group);
+  if (p.reduction_ranks_per_node != p.of_a_node)
+    range("reduction-ranks-per-node", p.reduction_ranks_per_node, ranges::reduction_ranks_per_node);
   range("global-batch", p.global_batch, ranges::global_batch);
   range("micro-batch", p.micro_batch, ranges::micro_batch);
   range("local-accumulation", p.local_accumulation, ranges::local_accumulation);
@@ -430,6 +432,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes, Kern
     tensor_problems(p, lanes, out);
     expert_parallel_problems(p, out);
     zero_group_problems(p, out);
+    reduction_node_problems(p, out);
     for (auto& wrong : expert_node_problems(p)) out.push_back(std::move(wrong));
     for (auto& wrong : expert_buffer_problems(p)) out.push_back(std::move(wrong));
   }

@@ -33,9 +33,10 @@ bool draws_for_gates(const ModelConfig& model);
 std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {}, Kernels kernels = Kernels::ours);
 // Adds to `out` what GPU kernels do not accept; nothing for another device. Part of decision_problems.
 void gpu_problems(const Plan& plan, std::vector<Problem>& out);
-void gate_problems(const Plan& plan, std::vector<Problem>& out);        // of experts and their gates
-void master_problems(const Plan& plan, std::vector<Problem>& out);      // of --master
-void zero_group_problems(const Plan& plan, std::vector<Problem>& out);  // of --zero-group
+void gate_problems(const Plan& plan, std::vector<Problem>& out);            // of experts and their gates
+void master_problems(const Plan& plan, std::vector<Problem>& out);          // of --master
+void zero_group_problems(const Plan& plan, std::vector<Problem>& out);      // of --zero-group
+void reduction_node_problems(const Plan& plan, std::vector<Problem>& out);  // of --reduction-ranks-per-node
 // The same for what lies on disk; nothing without $offload.
 void offload_problems(const Plan& plan, std::vector<Problem>& out);
 void activation_offload_problems(const Plan& plan, std::vector<Problem>& out);  // of inputs of layers

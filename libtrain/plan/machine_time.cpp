@@ -40,10 +40,7 @@ double bytes_of(const Product& p, base::DType type) {
 // How many ranks lie from one rank of the group to the next.
 int stride_of(const Topology& topology, CallGroup group) {
   if (group.is_stages()) return topology.stride(Axis::pipe) * std::max(1, topology.size(Axis::pipe) - 1);
-  int least = topology.world();
-  for (const auto& a : topology.finest_axes())
-    if (includes(group.axes(), a.axis) && a.size > 1) least = std::min(least, topology.stride(a.axis));
-  return least;
+  return topology.stride(group.axes());
 }
 
 // Of the group that has fewest of its ranks in one node. A group that is as long as a part of a node may still lie in
@@ -75,6 +72,16 @@ double direct_seconds(const Machine& m, int here, int ranks, double bytes) {
   return std::max(inside, outside);
 }
 
+// A partial sum on its way from node to node of a hierarchical reduction. Of more than two nodes, those in the middle
+// get sums for themselves as well, one after the other, and all wait for them.
+double passing_seconds(const Machine& m, const Topology& topology, const SizedCalls& c) {
+  const int nodes = topology.size(c.group.axes()),
+            here = ranks_in_node(m, topology, stride_of(topology, c.group), nodes);
+  const double rate = here == nodes ? link_rate(m) : network_rate(m) * here,
+               latency = here == nodes ? m.link_latency : m.network_latency;
+  return (nodes > 2 ? 2 - 2.0 / nodes : 1) * static_cast<double>(c.bytes) / c.ranks / rate + latency;
+}
+
 }  // namespace
 
 double product_seconds(const Machine& m, const Product& p, base::DType type) {
@@ -100,10 +107,13 @@ double call_seconds(const Machine& m, const Topology& topology, const SizedCalls
   if (c.ranks == 1) return 0;
   if (m.measured)
     if (const auto seconds = m.measured->seconds(c)) return *seconds / m.speed;
+  if (c.operation == "partial_sums") return passing_seconds(m, topology, c);
   const int here = ranks_in_node(m, topology, stride_of(topology, c.group), c.ranks);
   const auto bytes = static_cast<double>(c.bytes);
   const double latency = (here == c.ranks ? m.link_latency : m.network_latency) * messages_of(c.ranks);
-  const bool direct = c.operation == "ordered_reduce_scatter" || c.operation == "all_to_all";
+  // Gathers of our own, over MPI, send shards directly too (comm/mpi_communicator.cpp).
+  const bool gather = c.operation == "all_gather" && m.device == base::DeviceKind::cpu,
+             direct = gather || c.operation == "ordered_reduce_scatter" || c.operation == "all_to_all";
   if (direct) return direct_seconds(m, here, c.ranks, bytes) + latency;
   const double times = c.operation == "all_reduce" ? 2 : 1;
   return times * (ring_seconds(m, here, c.ranks, bytes) + latency / 2);

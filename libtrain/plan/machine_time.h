@@ -19,7 +19,8 @@ double move_seconds(const Machine& machine, double bytes);                      
 // One call. Ranks of a node are neighbours, and a group has as many ranks in each node as its stride allows. All groups
 // of a node call at the same time, so they share its network. Gathers and reductions of a library go in rings, which
 // send (n - 1) / n of the bytes over each link, and an all-reduce twice that (Thakur et al. 2005). Ordered reductions
-// and all-to-alls send each rank its part directly.
+// and all-to-alls send each rank its part directly, and so do gathers of CPUs. A hierarchical reduction passes partial
+// sums from node to node.
 double call_seconds(const Machine& machine, const Topology& topology, const SizedCalls& call);
 // A message of a pipeline stage to the next one. Of several nodes, the slowest of these messages goes between nodes.
 double message_seconds(const Machine& machine, const Topology& topology, double bytes);

@@ -80,6 +80,9 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "order of sums over ranks. ordered: the same bits on any layout; fast: the library's",
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
   v.is({T::identity});
+  v("reduction-ranks-per-node", c.reduction_ranks_per_node, how, "ranks in a node, or node: hierarchical sums",
+    ranges::reduction_ranks_per_node);
+  v.is({T::free_on_resume, T::later_in_plans, T::divides_ranks});
   v("recompute", recompute, how, "activation recomputation (checkpointing): none, selective, full, full:0.5, or auto");
   v.is({T::free_on_resume});
   v("tensor-parallel", c.tensor, how,
@@ -91,15 +94,11 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("expert-parallel", c.expert_parallel, how, "data-parallel ranks with different experts", ranges::expert_parallel);
   v.also({"ep"});
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
-  v("expert-ranks-per-node", c.expert_ranks_per_node, how,
-    "expert-parallel ranks in a node: the all-to-all is hierarchical, "
-    "inside of nodes first",
+  v("expert-ranks-per-node", c.expert_ranks_per_node, how, "ranks in a node: hierarchical all-to-all",
     ranges::expert_ranks_per_node);
   v.formerly("expert-node");
   v.is({T::evaluation, T::later_in_plans, T::divides_ranks, T::of_held_experts});
-  v("expert-overlap-chunks", c.expert_overlap_chunks, how,
-    "groups of a rank's experts whose all-to-all overlaps with the work "
-    "of another group",
+  v("expert-overlap-chunks", c.expert_overlap_chunks, how, "groups of experts: all-to-all overlaps work",
     ranges::expert_overlap_chunks);
   v.formerly("expert-chunks");
   v.is({T::evaluation, T::later_in_plans, T::of_held_experts});
@@ -164,13 +163,17 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     const auto read = ramp_of_text(text, spelled);
     c.global_batch = read.end, c.batch_ramp = read.ramp;
   };
-  auto& zero_group = base::field_named(fields, "zero-group", "a layout");
-  zero_group.kind = base::FieldKind::integer_or_text;
-  zero_group.get = [&c] { return c.zero_group == c.of_a_node ? "node" : fmt::format("{}", c.zero_group); };
-  zero_group.set = [&c, set = std::move(zero_group.set)](const std::string& text, const std::string& spelled) {
-    if (text == "node") c.zero_group = c.of_a_node;
-    else set(text, spelled);
+  const auto may_be_node = [&](const char* name, int& ranks) {
+    auto& field = base::field_named(fields, name, "a layout");
+    field.kind = base::FieldKind::integer_or_text;
+    field.get = [&c, &ranks] { return ranks == c.of_a_node ? "node" : fmt::format("{}", ranks); };
+    field.set = [&c, &ranks, set = std::move(field.set)](const std::string& text, const std::string& spelled) {
+      if (text == "node") ranks = c.of_a_node;
+      else set(text, spelled);
+    };
   };
+  may_be_node("zero-group", c.zero_group);
+  may_be_node("reduction-ranks-per-node", c.reduction_ranks_per_node);
   auto& offloaded = base::field_named(fields, "offload", "a layout");
   offloaded.get = [&c] { return offload_text(c.offload); };
   offloaded.set = [&c](const std::string& text, const std::string& spelled) {

@@ -48,6 +48,9 @@ struct ParallelLayout {
   // Data-parallel ranks among which the weights of ZeRO 3 are sharded (plan/grid/zero_groups.h); 0: all; of_a_node: as
   // many as a node has, which the program that starts the ranks finds out.
   int zero_group = 0;
+  // Data-parallel ranks of a node that add their gradients before nodes do (plan/grid/reduction_nodes.h); 1: all ranks
+  // reduce at once; of_a_node: as above.
+  int reduction_ranks_per_node = 1;
   static constexpr int of_a_node = -1;
 };
 

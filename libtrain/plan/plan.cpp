@@ -10,6 +10,7 @@
 #include "libtrain/plan/cost/matrix_updates.h"
 #include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/grid/reduction_nodes.h"
 #include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/schedule/schedule.h"
@@ -59,13 +60,21 @@ int zero_group_of(const ParallelLayout& layout, int data_ranks) {
   return groups ? layout.zero_group : 1;
 }
 
+int reduction_node_of(const ParallelLayout& layout, int data_ranks) {
+  const int node = layout.reduction_ranks_per_node, group = zero_group_of(layout, data_ranks);
+  const bool nodes = layout.reduction == Reduction::ordered && layout.expert_parallel == 1 && node > 1 &&
+                     node < data_ranks && data_ranks % node == 0 && (group % node == 0 || node % group == 0);
+  return nodes ? node : 1;
+}
+
 Topology topology_of(const ParallelLayout& layout, int ranks) {
   const auto each = std::int64_t{layout.tensor} * layout.pipeline;
   if (ranks % each != 0) return replicas_of(ranks, ranks % layout.tensor == 0 ? layout.tensor : 1);
   if (ranks / each % layout.expert_parallel != 0) return replicas_of(ranks, layout.tensor, layout.pipeline);
-  if (const auto zero_group = zero_group_of(layout, static_cast<int>(ranks / each)); zero_group > 1)
-    return replicas_of(ranks, layout.tensor, layout.pipeline).with_zero_groups(zero_group);
-  return replicas_of(ranks, layout.tensor, layout.pipeline, layout.expert_parallel, expert_node_of(layout));
+  const auto replicas = static_cast<int>(ranks / each);
+  return replicas_of(ranks, layout.tensor, layout.pipeline, layout.expert_parallel, expert_node_of(layout))
+      .with_zero_groups(zero_group_of(layout, replicas))
+      .with_reduction_nodes(reduction_node_of(layout, replicas));
 }
 
 std::vector<base::Field> fields_of(Plan& p) {
@@ -253,7 +262,8 @@ namespace {
 // Traffic by runs of replicas that are alike in the last accumulation step: some work then, others are idle. If ranks
 // share experts, it also matters how many of the ranks whose tokens a rank gets have a micro-batch then. This changes
 // at the same places in every group that shares the experts, so equal runs of many groups become one entry. Ranks of
-// zero groups whose own shard is in their group shard send it to one rank less.
+// zero groups whose own shard is in their group shard send it to one rank less. Nodes that reduce one after the other
+// send different bytes.
 std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   const int replicas = p.topology.size(Axis::data), alike = replicas / p.topology.size(Axis::expert);
   std::vector<std::int64_t> sources(base::size(alike),
@@ -264,13 +274,19 @@ std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
   const int first_of_stage = p.topology.rank_of({{Axis::pipe, stage}}), of_replica = p.topology.stride(Axis::data);
   const auto rank_of = [&](int replica) { return first_of_stage + replica * of_replica; };
   const ZeroGroups groups(p.topology);
+  const ReductionNodes nodes(p.topology);
+  const auto kind_of_node = [&](int node) {  // the first node, and the last ones of full and of uneven steps
+    const int last = nodes.node_of(batch.contributors(batch.accumulation_steps() - 1) - 1);
+    return (node == 0 ? 1 : 0) + (node + 1 == nodes.nodes() ? 2 : 0) + (node < last ? 0 : node == last ? 4 : 8);
+  };
   const auto kind_of = [&](int replica) {
     const int reduction_position = p.topology.reduction_position_of_replica(replica);
     return std::tuple(batch.accumulation_steps_of(reduction_position), base::at(sources, reduction_position % alike),
-                      groups.any() && groups.keeps_own(replica));
+                      groups.any() && groups.keeps_own(replica),
+                      nodes.any() ? kind_of_node(nodes.node_of(replica)) : 0);
   };
   std::vector<RankTraffic> out;
-  std::map<std::pair<std::tuple<std::int64_t, std::int64_t, bool>, int>, std::size_t>
+  std::map<std::pair<std::tuple<std::int64_t, std::int64_t, bool, int>, int>, std::size_t>
       known;  // by kind and length of a run
   for (int first = 0, end = 0; first < replicas; first = end) {
     const auto kind = kind_of(first);
@@ -390,6 +406,8 @@ std::string sharing_text(const Plan& p) {
   if (p.expert_overlap_chunks > 1) out += fmt::format(" in {} overlap chunks", p.expert_overlap_chunks);
   if (const ZeroGroups groups(p.topology); groups.any())
     out += fmt::format(", weights sharded in {} groups of {} replicas", groups.copies(), groups.ranks());
+  if (const ReductionNodes nodes(p.topology); nodes.any())
+    out += fmt::format(", gradients reduced over {} nodes of {} replicas", nodes.nodes(), nodes.ranks());
   return out;
 }
 

@@ -115,6 +115,8 @@ int expert_node_of(const ParallelLayout& layout);
 // The ranks of a zero group for Topology::with_zero_groups; 1 if there are no such groups, or a layout that is refused
 // later.
 int zero_group_of(const ParallelLayout& layout, int data_ranks);
+// The ranks of a node for Topology::with_reduction_nodes; 1 likewise.
+int reduction_node_of(const ParallelLayout& layout, int data_ranks);
 
 // The decisions of a plan that are single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);

@@ -159,7 +159,10 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
     if (is_of_second_reading(axes.back().axis))
       throw base::InputError(fmt::format("{}: topology: '{}' is a second reading of 'data', which '{}' says, and no "
                                          "axis beside it",
-                                         where, name, name.starts_with("zero") ? "zero_group" : "expert_parallel"),
+                                         where, name,
+                                         name.starts_with("zero")        ? "zero_group"
+                                         : name.starts_with("reduction") ? "reduction_ranks_per_node"
+                                                                         : "expert_parallel"),
                              "make the plan again with partition-model");
     axis.done();
     ranks *= axes.back().size;
@@ -249,8 +252,9 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   }
   if (p.topology.size(Axis::data) % p.expert_parallel == 0)
     p.topology = p.topology.with_experts(p.expert_parallel, expert_node_of(p));
-  if (const auto zero_group = zero_group_of(p, p.topology.size(Axis::data)); zero_group > 1)
-    p.topology = p.topology.with_zero_groups(zero_group);
+  const int replicas = p.topology.size(Axis::data);
+  p.topology =
+      p.topology.with_zero_groups(zero_group_of(p, replicas)).with_reduction_nodes(reduction_node_of(p, replicas));
   read_predicted(p, o.object("predicted"), where);
   // Keys of partition-model --json; they follow from the others.
   for (const auto* reported : {"stages", "idle"}) o.has(reported);

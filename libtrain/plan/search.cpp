@@ -174,11 +174,25 @@ class Search {
     return true;
   }
 
-  // The data-parallel ranks of a node as a zero group; 0: there is no such group.
-  int node_group(const Plan& plan) const {
+  // The data-parallel ranks of a node, if there are several in each of several nodes; else 0.
+  int replicas_of_node(const Plan& plan) const {
     const int here = timer_.machine().devices_per_node / plan.tensor, replicas = plan.topology.size(Axis::data);
-    return plan.zero == 3 && plan.expert_parallel == 1 && here < replicas && replicas % std::max(1, here) == 0 ? here
-                                                                                                               : 0;
+    return plan.expert_parallel == 1 && here > 1 && here < replicas && replicas % here == 0 ? here : 0;
+  }
+
+  // The plan with each choice of what stays inside a node.
+  void add_with_nodes(std::vector<Plan>& out, const Plan& plan) const {
+    const int here = replicas_of_node(plan);
+    const bool groups = here > 0 && plan.zero == 3 && space_.zero_group,
+               nodes = here > 0 && plan.reduction == Reduction::ordered && space_.reduction_nodes;
+    for (int i = 0; i < 4; ++i) {
+      const bool group = i / 2 == 1, node = i % 2 == 1;
+      if ((group && !groups) || (node && !nodes)) continue;
+      out.push_back(plan);
+      if (group) out.back().zero_group = here;
+      if (node) out.back().reduction_ranks_per_node = here;
+      if (group || node) out.back().topology = topology_of(out.back(), plan.topology.world());
+    }
   }
 
   std::vector<Plan> variants_of(const Plan& shape) const {
@@ -191,12 +205,7 @@ class Search {
       else if (zero > 0) break;
       for (const auto all : {std::int64_t{1}, std::max<std::int64_t>(1, micros)}) {
         if (space_.local_accumulation) plan.local_accumulation = all;
-        out.push_back(plan);
-        if (const int group = node_group(plan); group > 1 && space_.zero_group) {
-          out.push_back(plan);
-          out.back().zero_group = group;
-          out.back().topology = topology_of(out.back(), plan.topology.world());
-        }
+        add_with_nodes(out, plan);
         if (!space_.local_accumulation || micros <= 1) break;
       }
     }
@@ -300,6 +309,7 @@ class Search {
 const std::vector<SearchSetting>& search_settings() {
   static const std::vector<SearchSetting> all{{"zero", &SearchSpace::zero},
                                               {"zero-group", &SearchSpace::zero_group},
+                                              {"reduction-ranks-per-node", &SearchSpace::reduction_nodes},
                                               {"tensor-parallel", &SearchSpace::tensor},
                                               {"sequence-parallel", &SearchSpace::sequence_parallel},
                                               {"pipeline-parallel", &SearchSpace::pipeline},

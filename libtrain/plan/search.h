@@ -16,8 +16,9 @@ struct SearchSpace {
   bool schedule = true, virtual_stages = true;
   bool experts = true, expert_nodes = true;  // expert parallelism, and whether its all-to-all is hierarchical
   bool micro_batch = true, local_accumulation = true;
-  bool recompute = true;  // by layers: as few as fit
-  bool offload = true;    // only of layouts that do not fit with all layers recomputed: the least that fits
+  bool recompute = true;        // by layers: as few as fit
+  bool offload = true;          // only of layouts that do not fit with all layers recomputed: the least that fits
+  bool reduction_nodes = true;  // whether the ordered reduction is hierarchical
 };
 // The settings of the space, by their names.
 struct SearchSetting {

@@ -1,11 +1,15 @@
 // Tests that an all-to-all in two hops brings every element where a direct one would, for any nodes and any
-// memory layout of the parts. Also that it sends the bytes of two hops.
+// memory layout of the parts. Also that it sends the bytes of two hops. Also that a sum which nodes continue, one after
+// the other, is the sum over all ranks.
 #include "libtrain/comm/node_hops.h"
 
+#include "libtrain/comm/node_reduction.h"
 #include "libtrain/comm/threads.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -100,6 +104,92 @@ TEST(NodeHops, PartsLieAnywhere) {
       exec->synchronize();
       EXPECT_EQ(theirs, expected) << n.nodes << " nodes of " << n.node << ", rank " << rank;
     });
+}
+
+// A number of rank `from` for element `at` of all shards, so large or small that the order of additions shows.
+float addend(int from, std::int64_t at) {
+  return static_cast<float>((from * 7 + at * 3) % 11 - 5) * std::pow(10.0F, static_cast<float>((from + at) % 9 - 4));
+}
+
+struct Reduced {
+  Nodes nodes;
+  int contributors;
+  bool continues;
+  std::int64_t shard, first, count, piece;
+};
+
+// One rank's part: its sum is what a loop over ranks adds up, in its range alone; and it sent so many bytes.
+void expect_ordered_sum(ThreadsWorld& world, int rank, const Reduced& r, std::int64_t across_bytes) {
+  const int n = r.nodes.ranks();
+  std::vector<float> in(static_cast<std::size_t>(n * r.shard)), sum(static_cast<std::size_t>(r.shard)),
+      staging(static_cast<std::size_t>((r.nodes.node + 2) * std::min(r.piece, r.count)));
+  for (std::int64_t i = 0; i < n * r.shard; ++i) in[static_cast<std::size_t>(i)] = addend(rank, i);
+  for (std::int64_t i = 0; i < r.shard; ++i) sum[static_cast<std::size_t>(i)] = addend(99, rank * r.shard + i);
+  auto expected = sum;
+  for (std::int64_t i = r.first; i < r.first + r.count; ++i) {
+    auto& e = expected[static_cast<std::size_t>(i)];
+    for (int from = 0; from < r.contributors; ++from) {
+      const float a = addend(from, rank * r.shard + i);
+      e = from == 0 && !r.continues ? a : e + a;
+    }
+  }
+  const Hopping h(world, rank, r.nodes, 0);
+  const auto exec = tensor::Exec::worker("reduce", nullptr);
+  const OrderedReduction reduction{
+      .in = rank < r.contributors ? View::of(in.data(), {n * r.shard}) : View(in.data(), base::DType::f32, {0}),
+      .staging = View::of(staging.data(), {static_cast<std::int64_t>(staging.size())}),
+      .sum = View::of(sum.data(), {r.shard}),
+      .round = r.continues ? base::ReductionRound::next : base::ReductionRound::first,
+      .contributors = r.contributors};
+  ordered_reduce_scatter_range({*h.inside, *h.across, r.piece}, *exec, reduction, r.first, r.count);
+  exec->synchronize();
+  EXPECT_EQ(sum, expected) << r.nodes.nodes << " nodes of " << r.nodes.node << ", rank " << rank << ", "
+                           << r.contributors << " contributors, pieces of " << r.piece;
+  const auto across = h.across->ledger().totals();
+  EXPECT_EQ(static_cast<std::int64_t>(across.at("partial_sums").sent_bytes), across_bytes) << rank;
+}
+
+TEST(NodeReduction, AddsInTheOrderOfRanks) {
+  for (const auto& n : std::vector<Nodes>{{2, 2}, {2, 3}, {3, 2}, {4, 2}})
+    for (const bool continues : {false, true})
+      for (int contributors = 1; contributors <= n.ranks(); ++contributors)
+        for (const std::int64_t piece : {4, 100}) {
+          const Reduced r{n, contributors, continues, 8, 1, 6, piece};
+          const int last = (contributors - 1) / n.node;
+          run_ranks(n.ranks(), [&](int rank, ThreadsWorld& world) {
+            const int node = rank / n.node;
+            // A node before the last one sends a sum of every shard on, the last one all sums but its own to their
+            // owners. Every node but the first begins with its own sum.
+            std::int64_t shards = node < last ? n.nodes : node == last ? n.nodes - 1 : 0;
+            if (continues && node > 0) ++shards;
+            expect_ordered_sum(world, rank, r, shards * 6 * 4);
+          });
+        }
+}
+
+// The sum may be the owner's own shard of what it contributes.
+TEST(NodeReduction, TheSumMayBeAShardOfTheContribution) {
+  const Nodes n{3, 2};
+  run_ranks(n.ranks(), [&](int rank, ThreadsWorld& world) {
+    std::vector<float> in(6 * 4), staging(4 * 3);
+    for (std::int64_t i = 0; i < 24; ++i) in[static_cast<std::size_t>(i)] = addend(rank, i);
+    const Hopping h(world, rank, n, 0);
+    const auto exec = tensor::Exec::worker("reduce", nullptr);
+    const auto all = View::of(in.data(), {24});
+    ordered_reduce_scatter_range({*h.inside, *h.across, 3}, *exec,
+                                 {.in = all,
+                                  .staging = View::of(staging.data(), {12}),
+                                  .sum = all.elements(rank * 4, 4),
+                                  .round = base::ReductionRound::first,
+                                  .contributors = 6},
+                                 0, 4);
+    exec->synchronize();
+    for (std::int64_t i = rank * 4; i < rank * 4 + 4; ++i) {
+      float expected = addend(0, i);
+      for (int from = 1; from < 6; ++from) expected += addend(from, i);
+      EXPECT_EQ(in[static_cast<std::size_t>(i)], expected) << rank << " " << i;
+    }
+  });
 }
 
 }  // namespace

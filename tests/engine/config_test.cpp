@@ -81,10 +81,26 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   using Names = std::set<std::string>;
   EXPECT_EQ(named(base::FieldTrait::per_rank),
             (Names{"threads", "offload-dir", "memory-limit", "host-memory", "progress", "model", "data", "plan"}));
-  EXPECT_EQ(named(base::FieldTrait::free_on_resume),
-            (Names{"tensor-parallel", "pipeline-parallel", "expert-parallel", "sequence-parallel", "zero", "zero-group",
-                   "dtype", "loss-scale", "master", "moment-dtype", "gradient-sums", "offload", "device", "threads",
-                   "recompute", "accumulation-order", "save-every", "keep", "save-throttle"}));
+  EXPECT_EQ(named(base::FieldTrait::free_on_resume), (Names{"tensor-parallel",
+                                                            "pipeline-parallel",
+                                                            "expert-parallel",
+                                                            "sequence-parallel",
+                                                            "zero",
+                                                            "zero-group",
+                                                            "reduction-ranks-per-node",
+                                                            "dtype",
+                                                            "loss-scale",
+                                                            "master",
+                                                            "moment-dtype",
+                                                            "gradient-sums",
+                                                            "offload",
+                                                            "device",
+                                                            "threads",
+                                                            "recompute",
+                                                            "accumulation-order",
+                                                            "save-every",
+                                                            "keep",
+                                                            "save-throttle"}));
   EXPECT_EQ(named(base::FieldTrait::identity), (Names{"global-batch",
                                                       "micro-batch",
                                                       "sequence",
@@ -107,13 +123,14 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
                                                       "skip-outliers"}));
   EXPECT_EQ(named(base::FieldTrait::of_checkpoint), (Names{"model", "data", "sequence", "micro-batch", "document-mask",
                                                            "dtype", "objective", "mask-rate", "mask-words"}));
-  EXPECT_EQ(
-      named(base::FieldTrait::later_in_plans),
-      (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
-             "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages", "partition",
-             "optimizer", "moment-dtype", "master", "gradient-sums", "offload", "accumulation-order", "zero-group"}));
+  EXPECT_EQ(named(base::FieldTrait::later_in_plans),
+            (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
+                   "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages",
+                   "partition", "optimizer", "moment-dtype", "master", "gradient-sums", "offload", "accumulation-order",
+                   "zero-group", "reduction-ranks-per-node"}));
   EXPECT_EQ(named(base::FieldTrait::divides_ranks),
-            (Names{"tensor-parallel", "expert-parallel", "expert-ranks-per-node", "pipeline-parallel", "zero-group"}));
+            (Names{"tensor-parallel", "expert-parallel", "expert-ranks-per-node", "pipeline-parallel", "zero-group",
+                   "reduction-ranks-per-node"}));
   EXPECT_EQ(named(base::FieldTrait::of_held_experts),
             (Names{"expert-ranks-per-node", "expert-overlap-chunks", "expert-capacity-buffer"}));
   EXPECT_EQ(evaluation_settings(), (Names{"model",

@@ -157,7 +157,7 @@ TEST_F(SharedRun, ZeroGroupsOnDevices) {
     auto c = config(communicator + "-groups");
     c.communicator = communicator;
     ParallelLayout layout{n, 3};
-    layout.zero_group = 2;
+    layout.zero_group = layout.reduction_node = 2;
     const auto result = run(c, layout);
     if (testing::runtime->rank() != 0) continue;
     EXPECT_EQ(runs_->bits(c, result), expected) << communicator;

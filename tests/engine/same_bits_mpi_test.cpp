@@ -115,7 +115,7 @@ TEST_F(SharedRun, StopsOnOneAndResumesOnTheOther) {
   auto config = runs_->config("from-mpi");
   config.stop_after = 9;
   testing::ParallelLayout first{n, 3, 1};
-  first.zero_group = n == 4 ? 2 : 0;
+  first.zero_group = n == 4 ? 2 : 0, first.reduction_node = n == 4 ? 2 : 1;
   EXPECT_EQ(run(config, first).code, base::ExitCode::requeue);
   auto other = runs_->config("to-mpi");
   std::string expected;

@@ -37,7 +37,8 @@ class SharedRun : public ::testing::Test {
     auto world = engine::make_world(
         "mpi", runtime->rank(),
         plan::replicas_of(runtime->size(), layout.tensor, layout.pipeline, layout.experts, layout.expert_ranks_per_node)
-            .with_zero_groups(std::max(1, layout.zero_group)),
+            .with_zero_groups(std::max(1, layout.zero_group))
+            .with_reduction_nodes(layout.reduction_node),
         runtime->factory());
     if (layout.pipeline > 1) world.queues = runtime->concurrent_factory();
     return runs_->run_rank(config, layout, world);

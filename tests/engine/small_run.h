@@ -36,6 +36,7 @@ struct ParallelLayout {
   bool breadth_first = false;
   std::string sums = "f32";  // what sums of gradients are rounded to
   int zero_group = 0;
+  int reduction_node = 1;  // ranks that add gradients before nodes do
 };
 
 class SmallRun {
@@ -115,7 +116,8 @@ class SmallRun {
       auto w = engine::make_world(
           "threads", rank,
           plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline, layout.experts, layout.expert_ranks_per_node)
-              .with_zero_groups(std::max(1, layout.zero_group)),
+              .with_zero_groups(std::max(1, layout.zero_group))
+              .with_reduction_nodes(layout.reduction_node),
           world.factory(rank));
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, layout.ranks);
     });
@@ -156,7 +158,7 @@ class SmallRun {
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == layout.schedule) c.pipeline_schedule = schedule;
     c.recompute = plan::recomputation_of_text(layout.recompute, "test");
-    c.zero_group = layout.zero_group;
+    c.zero_group = layout.zero_group, c.reduction_ranks_per_node = layout.reduction_node;
     if (layout.sums != "f32") c.gradient_sums = base::dtype_from_name(layout.sums);
   }
 

@@ -63,6 +63,8 @@ struct ParallelLayout {
   plan::Offload offload = {};
   base::DType sums = base::DType::f32;  // what sums of gradients are rounded to
   int zero_group = 1;                   // data-parallel ranks that shard the weights of ZeRO 3; 1: all
+  int reduction_node = 1;               // data-parallel ranks that add gradients before nodes do; 1: there are no nodes
+  std::int64_t reduction_piece = plan::StateShape{}.reduction_piece;
 
   plan::StateShape shape() const {
     return {zero,
@@ -76,14 +78,18 @@ struct ParallelLayout {
             offload,
             false,
             base::DeviceKind::cpu,
-            sums};
+            sums,
+            reduction_piece};
   }
-  plan::Topology topology() const { return plan::replicas_of(ranks * tensor, tensor).with_zero_groups(zero_group); }
+  plan::Topology topology() const {
+    return plan::replicas_of(ranks * tensor, tensor).with_zero_groups(zero_group).with_reduction_nodes(reduction_node);
+  }
   std::string text() const {
-    return fmt::format("ranks {} x {} ZeRO {} in groups of {} {}{} micros {} fold {} slots {} {} sums in {}", ranks,
-                       tensor, zero, zero_group, base::name_of(working),
-                       master == plan::MasterFormat::f32 ? "" : " with remainders", micros, local_accumulation,
-                       gathered_layers, reduction == Reduction::fast ? "fast" : "ordered", base::name_of(sums));
+    return fmt::format(
+        "ranks {} x {} ZeRO {} in groups of {} and nodes of {} {}{} micros {} fold {} slots {} {} sums in {}", ranks,
+        tensor, zero, zero_group, reduction_node, base::name_of(working),
+        master == plan::MasterFormat::f32 ? "" : " with remainders", micros, local_accumulation, gathered_layers,
+        reduction == Reduction::fast ? "fast" : "ordered", base::name_of(sums));
   }
 };
 
@@ -144,7 +150,8 @@ class UsedArena : public tensor::Arena {
 inline comm::World noted_world(const ParallelLayout& c, int rank, comm::ThreadsWorld& threads,
                                const std::function<void()>& before_each) {
   std::vector<plan::Axes> groups{{plan::Axis::data}, {plan::Axis::tensor}};
-  if (c.zero_group > 1) groups.push_back({plan::Axis::zero_group});
+  for (const auto axis : {plan::Axis::zero_group, plan::Axis::reduction_outer, plan::Axis::reduction_inner})
+    if (c.topology().size(axis) > 1) groups.push_back({axis});
   comm::World world("threads", rank, c.topology(), threads.factory(rank), groups);
   world.replace_groups([&](auto group) {
     return std::make_unique<Noting>(before_each ? comm::delayed(std::move(group), before_each) : std::move(group));

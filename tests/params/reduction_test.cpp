@@ -1,10 +1,13 @@
 // Tests GradientReduction: a rank's own shards hold the ordered reduction of decision 1, bit for bit. The ZeRO
 // stage, ranks, group size, number of buffers and an uneven last accumulation step must not matter.
 #include "libtrain/params/gradients.h"
+#include "libtrain/plan/cost/reduction_node_calls.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
 
 #include <gtest/gtest.h>
+
+#include <array>
 
 namespace trainyard::test {
 namespace {
@@ -113,6 +116,51 @@ TEST_P(OrderedReduction, WithoutTiesAndInBf16ToTheSameBits) {
   for (int ranks = 1; ranks <= 3; ++ranks)
     for (const auto working : {base::DType::f32, base::DType::bf16})
       expect_plain_reductions(untied_model(), {ranks, GetParam(), working, 2 * ranks + 1, 1, 2}, Values::scattered);
+}
+
+// Nodes that add one after the other: the same sums. Pieces are smaller than most shards, and no divisor of them.
+TEST_P(OrderedReduction, NodesContinueTheSumsOfOneAnother) {
+  for (const auto& [ranks, node, groups, local_accumulation] :
+       std::vector<std::array<int, 4>>{{4, 2, 3, 1}, {4, 2, 9, 2}, {6, 2, 8, 1}}) {
+    ParallelLayout layout{
+        ranks, GetParam(), base::DType::f32, std::int64_t{groups} * local_accumulation, local_accumulation, 2};
+    layout.reduction_node = node, layout.reduction_piece = 50;
+    expect_plain_reductions(tied_model(), layout, Values::scattered);
+  }
+}
+
+// Every rank makes the calls and sends the bytes that the plan has for it, also in segments of tensor-parallel ranks.
+TEST(OrderedReductionOverNodes, SendsWhatIsPlanned) {
+  for (const auto& [ranks, node, tensor, micros] :
+       std::vector<std::array<int, 4>>{{4, 2, 1, 3}, {6, 2, 1, 15}, {4, 2, 2, 6}}) {
+    ParallelLayout layout{ranks, 2, base::DType::f32, micros};
+    layout.reduction_node = node, layout.reduction_piece = 50, layout.tensor = tensor;
+    on_ranks(tied_model_of_heads(), layout, [&](Ground& g) {
+      g.context.segment_bytes = 512;
+      GradientReduction reduction(g.context);
+      for (std::int64_t round = 0; round * layout.ranks < micros; ++round)
+        for (auto o = g.set.occurrences.rbegin(); o != g.set.occurrences.rend(); ++o) {
+          if (round * layout.ranks + g.rank() >= micros) {
+            reduction.idle(*o, round);
+            continue;
+          }
+          reduction.begin_micro({round, Place::only});
+          reduction.open(*o);
+          reduction.commit(*o);
+        }
+      reduction.finish();
+      const auto planned = plan::added_up(plan::reduction_node_calls(g.set.table, layout.shape(), g.rank(), 512));
+      EXPECT_EQ(planned.size(), g.rank() / node * node < micros ? 2u : 1u);
+      for (const auto& t : planned) {
+        const auto totals = g.world.group(t.group.axes()).ledger().totals();
+        const auto sent = totals.find(t.operation);
+        ASSERT_NE(sent, totals.end()) << t.operation;
+        EXPECT_EQ(static_cast<std::int64_t>(sent->second.calls), t.calls) << layout.text() << " rank " << g.rank();
+        EXPECT_EQ(static_cast<std::int64_t>(sent->second.sent_bytes), t.bytes) << layout.text() << " " << g.rank();
+      }
+      EXPECT_TRUE(g.data.calls.empty()) << "all at once is not asked for";
+    });
+  }
 }
 
 // A reduction that begins late still reads what was committed: open() waits for it before it returns the buffer.

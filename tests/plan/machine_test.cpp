@@ -83,6 +83,11 @@ TEST(MachineTime, CollectivesByTheirLinks) {
   EXPECT_NEAR(seconds(outside, Axis::data, "all_gather"), 15.0 / 16, 1e-9);
   // Directly, each device sends 12/16 to other nodes over its quarter of the network.
   EXPECT_NEAR(seconds(outside, Axis::data, "ordered_reduce_scatter"), 0.75, 1e-9);
+  auto cpu = m;
+  cpu.device = base::DeviceKind::cpu;
+  EXPECT_NEAR(call_seconds(cpu, outside, {Axis::data, 16, "all_gather", base::DType::f32, 1'000'000'000, 1, 1}), 0.75,
+              1e-9)
+      << "over MPI gathers are messages to each rank";
   // One rank a node in each of four groups, which share the network.
   EXPECT_NEAR(seconds(strided, Axis::data, "all_gather"), 0.75, 1e-9);
   EXPECT_NEAR(seconds(strided, Axis::tensor, "all_gather"), 0.75, 1e-9);

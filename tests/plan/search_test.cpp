@@ -317,5 +317,17 @@ TEST(Search, PlansKeepTheirStepTime) {
   EXPECT_GT(read.step.high, read.step.median);
 }
 
+// Both nodes of four devices then send a sum, in place of every device its gradients.
+TEST(Search, AddsInsideNodesWhereTheNetworkIsSlow) {
+  auto of = search_of(8, 24, std::int64_t{80} << 30);
+  of.machine.network_bandwidth = 1e9;
+  of.space.tensor = of.space.pipeline = false;
+  const auto best = search(of).best.front();
+  EXPECT_EQ(best.plan.reduction_ranks_per_node, 4);
+  EXPECT_NE(layout_text(best.plan).find("--reduction-ranks-per-node 4"), std::string::npos);
+  of.space.reduction_nodes = false;
+  EXPECT_GT(search(of).best.front().time.seconds, 1.5 * best.time.seconds);
+}
+
 }  // namespace search_test
 }  // namespace trainyard::plan

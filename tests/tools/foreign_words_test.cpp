@@ -135,6 +135,8 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--deepspeed", "here it is --zero: "},
       {"--zero_hpz_partition_size", "here it is --zero-group: data-parallel ranks"},
       {"--mics_shard_size", "here it is --zero-group: data-parallel ranks"},
+      {"--zero_quantized_gradients",
+       "here it is --reduction-ranks-per-node: gradients are added inside of nodes first"},
       {"--deepspeed_config=ds.json", "train --config FILE"},
       {"--overlap_comm", "nothing to switch on"},
       {"--overlap-grad-reduce", "nothing to switch on"},

@@ -57,6 +57,9 @@ const std::vector<Entry>& entries() {
         "data-parallel-shard-degree"},
        "zero-group",
        "data-parallel ranks that shard the weights of ZeRO 3"},
+      {{"zero-quantized-gradients", "qgz", "hierarchical-allreduce", "hierarchical-reduction"},
+       "reduction-ranks-per-node",
+       "gradients are added inside of nodes first, in f32"},
       {{"nproc",         "nproc-per-node", "num-gpus",   "num-nodes",   "nnodes",
         "nodes",         "gpus",           "world-size", "n",           "np",
         "num-processes", "local-rank",     "node-rank",  "master-addr", "master-port",
@@ -224,7 +227,8 @@ std::string spelled_in(std::string sentence, const std::vector<std::string>& nam
 // words. tests/tools/foreign_words_test.cpp compares these lists with the settings that there are.
 std::string programs_with(const std::string& word) {
   constexpr std::string_view of_plans_too =
-      " tensor-parallel tp sequence-parallel zero zero-group dtype recompute reduction local-accumulation "
+      " tensor-parallel tp sequence-parallel zero zero-group dtype recompute reduction reduction-ranks-per-node "
+      "local-accumulation "
       "gathered-layers "
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
       "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "

@@ -36,8 +36,9 @@ std::int64_t sent_again(const plan::Plan& p, int stage) {
 
 // Bytes that the first rank of a stage sends to its replicas in these groups, in the stage where it sends most.
 std::int64_t sent_to_replicas(const plan::Plan& p,
-                              const std::vector<plan::CallGroup>& groups = {plan::Axis::data, plan::Axis::expert_data,
-                                                                            plan::Axis::zero_group}) {
+                              const std::vector<plan::CallGroup>& groups = {
+                                  plan::Axis::data, plan::Axis::expert_data, plan::Axis::zero_group,
+                                  plan::Axis::reduction_outer, plan::Axis::reduction_inner}) {
   std::int64_t most = 0;
   for (int stage = 0; stage < p.pipeline; ++stage) {
     std::int64_t bytes = 0;

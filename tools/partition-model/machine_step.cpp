@@ -57,7 +57,8 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
     p.dtype = machine.dtype;
     base::log_info("--dtype {}, as most runs on GPUs have; --dtype f32 keeps f32", base::name_of(p.dtype));
   }
-  if (p.zero_group == plan::Plan::of_a_node) p.zero_group = std::max(1, machine.devices_per_node / p.tensor);
+  for (auto* ranks : {&p.zero_group, &p.reduction_ranks_per_node})
+    if (*ranks == plan::Plan::of_a_node) *ranks = std::max(1, machine.devices_per_node / p.tensor);
   if (o.device_memory.empty()) o.device_memory = machine.device_memory;
   if (o.host_memory.empty() && machine.device == base::DeviceKind::cuda)
     if (const auto bytes = plan::host_memory_of_device(machine); bytes > 0) o.host_memory = std::to_string(bytes);

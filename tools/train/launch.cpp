@@ -34,24 +34,33 @@ void Launch::make_world(const plan::Topology& topology) {
 }
 
 void Launch::divide_world(const plan::ParallelLayout& layout) {
-  if (world_.size > 1 &&
-      (layout.tensor > 1 || layout.pipeline > 1 || layout.expert_parallel > 1 || layout.zero_group > 1))
+  if (world_.size > 1 && (layout.tensor > 1 || layout.pipeline > 1 || layout.expert_parallel > 1 ||
+                          layout.zero_group > 1 || layout.reduction_ranks_per_node > 1))
     make_world(plan::topology_of(layout, world_.size));
 }
 
 void Launch::find_node_group(plan::ParallelLayout& layout) const {
-  if (layout.zero_group != layout.of_a_node) return;
-  const int here = ranks_on_node();
-  if (here % layout.tensor != 0)
-    throw base::UsageError(fmt::format("--zero-group node: the {} of this node hold no whole number of replicas, each "
-                                       "of which has {} tensor-parallel ranks",
-                                       base::counted(here, "rank"), layout.tensor),
-                           "--zero-group with a number of data-parallel ranks, or leave it out");
   const auto replicas = world_.size / (layout.tensor * layout.pipeline);
-  if (here == layout.tensor && replicas > 1)
-    throw base::UsageError("--zero-group node: a node has one data-parallel rank, which would hold all weights",
-                           "--zero 2, or leave --zero-group out");
-  layout.zero_group = here / layout.tensor >= replicas ? 0 : here / layout.tensor;
+  const auto of_node = [&](const char* flag) {
+    const int here = ranks_on_node();
+    if (here % layout.tensor != 0)
+      throw base::UsageError(fmt::format("{0} node: the {1} of this node hold no whole number of replicas, each of "
+                                         "which has {2} tensor-parallel ranks",
+                                         flag, base::counted(here, "rank"), layout.tensor),
+                             fmt::format("{} with a number of data-parallel ranks, or leave it out", flag));
+    return here / layout.tensor;
+  };
+  if (layout.zero_group == layout.of_a_node) {
+    const int here = of_node("--zero-group");
+    if (here == 1 && replicas > 1)
+      throw base::UsageError("--zero-group node: a node has one data-parallel rank, which would hold all weights",
+                             "--zero 2, or leave --zero-group out");
+    layout.zero_group = here >= replicas ? 0 : here;
+  }
+  if (layout.reduction_ranks_per_node == layout.of_a_node) {
+    const int here = of_node("--reduction-ranks-per-node");
+    layout.reduction_ranks_per_node = here >= replicas ? 1 : here;
+  }
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }

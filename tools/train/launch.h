@@ -24,7 +24,8 @@ class Launch {
   // Divides the world by a parallel layout, which is the same on all ranks (plan::topology_of). Collective.
   void divide_world(const plan::ParallelLayout& layout);
   int ranks_on_node() const;
-  // Replaces --zero-group node by a number: the data-parallel ranks of this node. UsageError if there is none such.
+  // Replaces `node` by the data-parallel ranks of this node: of --zero-group and of --reduction-ranks-per-node.
+  // UsageError if there is no such number.
   void find_node_group(plan::ParallelLayout& layout) const;
   // Collective: what any rank throws here, all ranks throw as an AgreedError.
   void on_every_rank(const std::function<void()>& work);

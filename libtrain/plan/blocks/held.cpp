@@ -3,15 +3,11 @@
 
 namespace trainyard::plan {
 
-int place_in_group(const Topology& topology, int rank, Axes axes) {
-  int place = 0;
-  for (const auto& [axis, size] : topology.finest_axes())
-    if (includes(axes, axis)) place = place * size + topology.coordinate(rank, axis);
-  return place;
-}
+int place_in_group(const Topology& topology, int rank, Axes axes) { return topology.coordinate(rank, axes); }
 
 bool is_first_holder(const FlatGroup& flat_group, const Parameter& parameter, const Topology& topology, int rank) {
-  for (const auto& [axis, size] : topology.finest_axes()) {
+  for (const auto& finest : topology.finest_axes()) {
+    const auto axis = finest.axis;
     const bool holds_other_parts = axis == Axis::pipe || includes(flat_group.others, axis) ||
                                    includes(flat_group.group, axis) ||
                                    (parameter.sharded && includes({parameter.sharded->axis}, axis));

@@ -16,7 +16,7 @@ std::int64_t MemoryBytes::arenas() const { return categories.total(); }
 int gpu_communicators(const Topology& topology, int chunks) {
   int all = 0;
   for (const auto axis : {Axis::data, Axis::tensor, Axis::expert_data, Axis::expert, Axis::expert_outer,
-                          Axis::expert_inner, Axis::zero_group})
+                          Axis::expert_inner, Axis::zero_group, Axis::reduction_outer, Axis::reduction_inner})
     all += topology.size(axis) > 1 ? 1 : 0;
   const int stages = topology.size(Axis::pipe);
   if (topology.size(Axis::data) < topology.world()) ++all;  // for results of all ranks

@@ -5,6 +5,7 @@
 #include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/offload.h"
 #include "libtrain/plan/cost/parameter_norms.h"
+#include "libtrain/plan/cost/reduction_node_calls.h"
 #include "libtrain/plan/grid/zero_groups.h"
 
 namespace trainyard::plan {
@@ -81,7 +82,7 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   }
   b.micro_batch_gradients = gradient_slots(table, s).bytes(g);
   b.optimizer += parameter_norm_bytes(table, *s.optimizer) + factored_moment_bytes(table, *s.optimizer);
-  b.communication_staging = base::aligned(table.largest_shared() * g);
+  b.communication_staging = base::aligned(reduction_staging(table, s) * g);
   b.save_snapshot = table.shard_total() * (w + s.optimizer->state_bytes() + master_bytes(s.working)) +
                     factored_state_bytes(table, *s.optimizer);
   if (s.offload.any()) move_elsewhere(b, table, s);

@@ -34,6 +34,7 @@ struct StateShape {
   base::DType gradient_sums = base::DType::f32;
   bool rounds_sums() const { return base::is_narrow(gradient_sums) && !base::is_narrow(gradient); }
   base::DType sums_elsewhere() const { return rounds_sums() ? gradient_sums : gradient; }
+  std::int64_t reduction_piece = std::int64_t{1} << 18;  // elements that travel together from node to node
 };
 
 // How gradients are kept. It follows from the ZeRO stage, local accumulation and the number of accumulation steps:
@@ -62,6 +63,14 @@ inline constexpr std::int64_t segment_bytes = std::int64_t{16} << 20;
 inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topology& topology,
                                       std::int64_t most = segment_bytes) {
   return topology.size(Axis::tensor) == 1 || shards == 1 ? 1 : (bytes + most - 1) / most;
+}
+// The elements of each shard in segment i. Every segment but the last has a multiple of 16.
+struct TransferSegment {
+  std::int64_t first, count;
+};
+inline TransferSegment transfer_segment(std::int64_t shard, std::int64_t segments, std::int64_t i) {
+  const auto edge = [&](std::int64_t k) { return k == segments ? shard : shard * k / segments / 16 * 16; };
+  return {edge(i), edge(i + 1) - edge(i)};
 }
 
 // `optimizer`: the states of the optimizer, the master weights, and norms (plan/cost/parameter_norms.h). What is on

@@ -6,7 +6,9 @@
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/parameter_norms.h"
+#include "libtrain/plan/cost/reduction_node_calls.h"
 #include "libtrain/plan/cost/zero_group_calls.h"
+#include "libtrain/plan/grid/reduction_nodes.h"
 #include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/plan/schedule/accesses.h"
 
@@ -122,8 +124,9 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
     for (int source = 0; source < e.contributions; ++source) n += batch.accumulation_steps_of(source * e.shards + rank);
     return n;
   };
-  std::vector<SizedCalls> out;
+  auto out = reduction_node_calls(table, shape, reduction_position, most);
   for (const auto& e : table.entries()) {
+    if (ReductionNodes(shape.topology).any()) break;
     const auto occurrences = e.times * e.occurrences;
     const bool library = reduction == Reduction::fast && e.shards > 1;
     add_calls(out, e,

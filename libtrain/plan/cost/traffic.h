@@ -16,7 +16,8 @@ namespace trainyard::plan {
 // flat group once for each occurrence (a tied table twice). ZeRO stages 0, 1, 2 gather every flat group once after the
 // last accumulation step: stage 0 as gradient sums, 1 and 2 as working parameters. Stage 3 gathers for every lease of
 // every micro-batch, and breadth first where the slot of the lease has another flat group. Zero groups gather among
-// themselves, and exchange shards once (plan/cost/zero_group_calls.h). An ordered reduction costs a rank nothing in an
+// themselves, and exchange shards once (plan/cost/zero_group_calls.h). Nodes may reduce one after the other
+// (plan/cost/reduction_node_calls.h). An ordered reduction costs a rank nothing in an
 // accumulation step in which it is idle. With tensor parallelism, each segment of `most` bytes of a flat group is a
 // call of its own. An optimizer may add sums of norms (plan/cost/parameter_norms.h), also over tensor-parallel ranks.
 // Not included: the engine's control group (flags, losses, norms).

@@ -126,7 +126,8 @@ GroupFamily neighbours_of(const Topology& topology) {
 std::vector<GroupFamily> groups_of(const Topology& topology) {
   std::vector<GroupFamily> families;
   auto axes = topology.axes();
-  for (const auto axis : {Axis::expert_data, Axis::expert, Axis::expert_outer, Axis::expert_inner, Axis::zero_group})
+  for (const auto axis : {Axis::expert_data, Axis::expert, Axis::expert_outer, Axis::expert_inner, Axis::zero_group,
+                          Axis::reduction_outer, Axis::reduction_inner})
     axes.push_back({axis, topology.size(axis)});
   for (const auto& axis : axes) {
     if (axis.size < 2) continue;

@@ -10,6 +10,7 @@ namespace trainyard::plan::ranges {
 
 inline constexpr base::Range<int> zero{0, 3};
 inline constexpr base::Range<int> zero_group{0, 1 << 17};
+inline constexpr base::Range<int> reduction_ranks_per_node{1, 1 << 17};
 inline constexpr base::Range<int> ranks{1, 1 << 20};
 inline constexpr base::Range<int> tensor{1, 4096};
 inline constexpr base::Range<int> pipeline{1, 4096};

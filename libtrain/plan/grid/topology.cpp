@@ -90,6 +90,30 @@ Topology Topology::with_zero_groups(int ranks) const {
   return out;
 }
 
+Topology Topology::with_reduction_nodes(int ranks) const {
+  const int data_ranks = size(Axis::data), zero_group = size(Axis::zero_group);
+  if (ranks < 1 || data_ranks % ranks != 0)
+    throw std::invalid_argument(fmt::format("{} ranks along data are no nodes of {}", data_ranks, ranks));
+  if (ranks == 1 || ranks == data_ranks) return *this;
+  if (size(Axis::expert) > 1 || size(Axis::reduction_inner) > 1 || (ranks % zero_group != 0 && zero_group % ranks != 0))
+    throw std::invalid_argument(fmt::format("nodes of {} ranks along data, which are read in another way", ranks));
+  Topology out(*this);
+  out.finest_.clear();
+  int inside = ranks;  // ranks of a node that are not yet divided, from the innermost axis on
+  for (auto a = finest_.rbegin(); a != finest_.rend(); ++a) {
+    if (!includes({Axis::data}, *a)) {
+      out.finest_.push_back(*a);
+      continue;
+    }
+    const int here = std::min(inside, a->size);
+    if (here > 1) out.finest_.push_back({a->axis, here, a->also.with(Axis::reduction_inner)});
+    if (here < a->size) out.finest_.push_back({a->axis, a->size / here, a->also.with(Axis::reduction_outer)});
+    inside /= here;
+  }
+  std::reverse(out.finest_.begin(), out.finest_.end());
+  return out;
+}
+
 int Topology::world() const {
   int n = 1;
   for (const auto& a : axes_) n *= a.size;
@@ -101,15 +125,15 @@ int Topology::size(Axis axis) const { return size(Axes{axis}); }
 int Topology::size(Axes axes) const {
   int n = 1;
   for (const auto& a : finest_)
-    if (includes(axes, a.axis)) n *= a.size;
+    if (includes(axes, a)) n *= a.size;
   return n;
 }
 
-int Topology::coordinate(int rank, Axis axis) const {
+int Topology::coordinate(int rank, Axes axes) const {
   if (rank < 0 || rank >= world()) throw std::out_of_range(fmt::format("rank {} of {}", rank, world()));
   int inner = 1, coordinate = 0, stride = 1;
   for (auto a = finest_.rbegin(); a != finest_.rend(); ++a) {
-    if (includes({axis}, a->axis)) coordinate += rank / inner % a->size * stride, stride *= a->size;
+    if (includes(axes, *a)) coordinate += rank / inner % a->size * stride, stride *= a->size;
     inner *= a->size;
   }
   return coordinate;
@@ -135,7 +159,16 @@ int Topology::reduction_position_of_replica(int data_coordinate) const {
 int Topology::stride(Axis axis) const {
   int inner = 1;
   for (auto a = finest_.rbegin(); a != finest_.rend(); ++a) {
-    if (includes({axis}, a->axis)) return inner;
+    if (includes({axis}, *a)) return inner;
+    inner *= a->size;
+  }
+  return inner;
+}
+
+int Topology::stride(Axes axes) const {
+  int inner = 1;
+  for (auto a = finest_.rbegin(); a != finest_.rend(); ++a) {
+    if (a->size > 1 && includes(axes, *a)) return inner;
     inner *= a->size;
   }
   return inner;
@@ -188,7 +221,7 @@ std::vector<int> Topology::peers(int rank, Axes axes) const {
     apart /= a.size;
     const int own = rest / apart;
     rest %= apart;
-    const bool along = includes(axes, a.axis);
+    const bool along = includes(axes, a);
     std::vector<int> next;
     for (const int first : out)
       for (int c = along ? 0 : own; c < (along ? a.size : own + 1); ++c) next.push_back(first + c * apart);

@@ -14,6 +14,7 @@ namespace trainyard::plan {
 // In the words of the literature: pipeline stages, data-parallel replicas, parts of a sequence, parts of a weight,
 // experts, and replicas of the same experts. expert_outer and expert_inner divide `expert` into nodes and ranks of a
 // node. zero_group: ranks among which the weights of ZeRO 3 are sharded; zero_copies: those groups of ranks.
+// reduction_inner: ranks of a node that add their gradients first; reduction_outer: those nodes.
 enum class Axis {
   pipe,
   data,
@@ -24,7 +25,9 @@ enum class Axis {
   expert_outer,
   expert_inner,
   zero_copies,
-  zero_group
+  zero_group,
+  reduction_outer,
+  reduction_inner
 };
 
 // The table of axes: the names in plan files and profiles, and whether an axis belongs to a second reading of the data
@@ -44,7 +47,9 @@ inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},
                                           {Axis::expert_outer, "expert_outer", true},
                                           {Axis::expert_inner, "expert_inner", true},
                                           {Axis::zero_copies, "zero_copies", true},
-                                          {Axis::zero_group, "zero_group", true}};
+                                          {Axis::zero_group, "zero_group", true},
+                                          {Axis::reduction_outer, "reduction_outer", true},
+                                          {Axis::reduction_inner, "reduction_inner", true}};
 constexpr bool is_of_second_reading(Axis axis) {
   for (const auto& a : axis_names)
     if (a.axis == axis) return a.second_reading;
@@ -66,6 +71,7 @@ class Axes {
     more.bits_ |= bit(axis);
     return more;
   }
+  constexpr bool meets(Axes other) const { return (bits_ & other.bits_) != 0; }
   bool operator==(const Axes&) const = default;
 
  private:
@@ -77,6 +83,7 @@ std::string name_of(Axes axes);  // "data"; "data+context"
 struct AxisSize {
   Axis axis;
   int size;
+  Axes also = {};  // of the finest axes: axes of another reading that this one belongs to, too
 };
 
 // Axes from outer to inner: Topology({{Axis::pipe, 4}, {Axis::data, 2}, {Axis::tensor, 4}}); rank = (p * 2 + d) * 4 +
@@ -88,7 +95,9 @@ struct AxisSize {
 // reading of the data axis: a rank still has its data coordinate, which is its expert_data coordinate times the
 // expert-parallel degree plus its expert coordinate. So neighbours along data hold different experts (with_experts).
 // Zero groups are another one: the data coordinate is the zero_copies coordinate times the ranks of a group, plus the
-// zero_group coordinate. So neighbours along data are a group (with_zero_groups). A topology has one reading or none.
+// zero_group coordinate. So neighbours along data are a group (with_zero_groups). A topology has one of these readings
+// or none. Beside it the data coordinate may be read as nodes that reduce gradients, reduction_outer, of neighbours,
+// reduction_inner (with_reduction_nodes).
 class Topology {
  public:
   Topology() = default;
@@ -103,11 +112,16 @@ class Topology {
   // The same ranks with a second reading of the data axis, in groups of `ranks` neighbours. One rank, and all ranks
   // along data, are no such reading; both axes then have size 1. std::invalid_argument as above.
   Topology with_zero_groups(int ranks) const;
+  // The same ranks with nodes of `ranks` neighbours along data, beside zero groups or none. One rank, and all ranks
+  // along data, are no such nodes; both axes then have size 1. std::invalid_argument as above, and if nodes and zero
+  // groups divide one another.
+  Topology with_reduction_nodes(int ranks) const;
 
   int world() const;
   int size(Axis axis) const;
   int size(Axes axes) const;  // ranks of a group that differ in these axes
-  int coordinate(int rank, Axis axis) const;
+  int coordinate(int rank, Axis axis) const { return coordinate(rank, Axes{axis}); }
+  int coordinate(int rank, Axes axes) const;  // the rank's index among its peers along these axes
   int rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const;  // axes that are left out are 0
   // The rank's position in the reduction order: the r of BatchPlan and of decision 1. It decides which micro-batches of
   // an accumulation step are the rank's. It is the rank's data coordinate, or base::reduction_position_of_place of it
@@ -122,6 +136,7 @@ class Topology {
   // How many ranks lie between neighbours along an axis that has several ranks, the first of the two included; else the
   // ranks inside the axis. 1 for the innermost axis.
   int stride(Axis axis) const;
+  int stride(Axes axes) const;  // the least of these axes that have several ranks
   // Whether the ranks along these axes, from outer to inner, are all ranks, and nest in this order.
   bool nests(std::initializer_list<Axis> axes) const;
   // The ranks that differ from `rank` only in the given axes, ascending, itself included.
@@ -132,18 +147,22 @@ class Topology {
   // For each rank: the first rank of its group along `axes`.
   std::vector<int> first_peers(Axes axes) const;
   const std::vector<AxisSize>& axes() const { return axes_; }
-  // The same, but a data axis with a second reading is replaced by the axes of that reading.
+  // The same, but a data axis with a second reading is replaced by the axes of that reading. An axis that nodes divide
+  // is there twice.
   const std::vector<AxisSize>& finest_axes() const { return finest_; }
 
  private:
   std::vector<AxisSize> axes_, finest_;
 };
 
-// Whether `axis`, one of the finest axes of a topology, belongs to `axes`. Axes of the second reading belong to data,
+// Whether one of the finest axes of a topology belongs to `axes`. Axes of the second reading belong to data,
 // and expert_outer and expert_inner belong to expert.
 constexpr bool includes(Axes axes, Axis axis) {
   return axes.has(axis) || (axes.has(Axis::data) && is_of_second_reading(axis)) ||
          (axes.has(Axis::expert) && (axis == Axis::expert_outer || axis == Axis::expert_inner));
+}
+constexpr bool includes(Axes axes, const AxisSize& finest) {
+  return includes(axes, finest.axis) || axes.meets(finest.also);
 }
 
 // The topology of a run: pipe, inside it data, inside that tensor. So a stage is a run of ranks, and `tensor`
