@@ -175,26 +175,38 @@ StageForm stage_form(const Plan& p, int stage, const std::vector<std::int64_t>& 
   return out;
 }
 
-}  // namespace
-
-// A stage needs no more than one of its form with as many micro-batches in flight.
-MemoryBytes largest_memory(const Plan& p) {
-  auto most = memory_of_stage(p, 0);
-  if (p.pipeline == 1) return most;
-  const auto kinds = kinds_of_layers(p.model);
+// The memory of some stages, such that no other stage needs more: one needs no more than another of its form with as
+// many micro-batches in flight.
+std::vector<MemoryBytes> memory_of_forms(const Plan& p) {
+  std::vector<MemoryBytes> out;
+  const auto kinds = p.pipeline == 1 ? std::vector<std::int64_t>() : kinds_of_layers(p.model);
   std::vector<std::pair<StageForm, std::vector<int>>> known;
   for (int stage = 0; stage < p.pipeline; ++stage) {
-    auto form = stage_form(p, stage, kinds);
-    auto slots = slots_of_stage(p, stage);
-    const bool seen = std::any_of(known.begin(), known.end(), [&](const auto& other) {
-      return other.first == form && std::equal(slots.begin(), slots.end(), other.second.begin(),
-                                               [](int few, int many) { return few <= many; });
-    });
-    if (seen) continue;
-    known.emplace_back(std::move(form), std::move(slots));
-    if (stage == 0) continue;
-    if (const auto bytes = memory_of_stage(p, stage); bytes.total() > most.total()) most = bytes;
+    if (p.pipeline > 1) {
+      auto form = stage_form(p, stage, kinds);
+      auto slots = slots_of_stage(p, stage);
+      const bool seen = std::any_of(known.begin(), known.end(), [&](const auto& other) {
+        return other.first == form && std::equal(slots.begin(), slots.end(), other.second.begin(),
+                                                 [](int few, int many) { return few <= many; });
+      });
+      if (seen) continue;
+      known.emplace_back(std::move(form), std::move(slots));
+    }
+    out.push_back(memory_of_stage(p, stage));
   }
+  return out;
+}
+
+}  // namespace
+
+MemoryBytes largest_memory(const Plan& p) {
+  const auto all = memory_of_forms(p);
+  return *std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); });
+}
+
+std::int64_t most_on_host(const Plan& p) {
+  std::int64_t most = 0;
+  for (const auto& stage : memory_of_forms(p)) most = std::max(most, stage.on_host);
   return most;
 }
 

@@ -261,8 +261,8 @@ class Search {
     const auto fits = [&](Plan& p) -> std::optional<std::int64_t> {
       p.stages = stages_of(p);
       const auto memory = largest_memory(p);
-      const bool on_host = limits_.host_bytes == 0 || memory.on_host <= limits_.host_bytes;
-      if (memory.total() > limit || !on_host) return {};
+      if (memory.total() > limit) return {};
+      if (limits_.host_bytes > 0 && most_on_host(p) > limits_.host_bytes) return {};
       return memory.total();
     };
     if (const auto bytes = fits(plan)) return bytes;
