@@ -169,7 +169,11 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   zero_group.get = [&c] { return c.zero_group == c.of_a_node ? "node" : fmt::format("{}", c.zero_group); };
   zero_group.set = [&c, set = std::move(zero_group.set)](const std::string& text, const std::string& spelled) {
     if (text == "node") c.zero_group = c.of_a_node;
-    else set(text, spelled);
+    else try {
+        set(text, spelled);
+      } catch (const base::UsageError& e) {
+        throw base::UsageError(std::string(e.what()) + "; it may also be node", e.hint());
+      }
   };
   auto& offloaded = base::field_named(fields, "offload", "a layout");
   offloaded.get = [&c] { return offload_text(c.offload); };
