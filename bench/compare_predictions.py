@@ -111,7 +111,7 @@ def main():
         case["inside"] = said["low"] <= measured <= said["high"]
         print(f"{case['model']:<9}{case['ranks']:>5}  {case['layout']:<66}{measured * 1e3:>7.1f} ms{said['median'] * 1e3:>8.1f} ms{100 * case['error']:>6.1f} %  {'yes' if case['inside'] else 'no'}")
     errors, inside = [abs(c["error"]) for c in cases], sum(c["inside"] for c in cases)
-    # how far apart the machine's own answers are: the first half of the rounds against the second half
+    # how far apart the machine's own answers are: every other round against the rest
     halves = [[median(s for r in c["seconds"][from_::2] for s in r) for from_ in (0, 1)] for c in cases if o.rounds > 1]
     if halves:
         print(f"two measurements of a layout differ by {100 * median(abs(a / b - 1) for a, b in halves):.1f} % in the median")

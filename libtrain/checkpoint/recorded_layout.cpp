@@ -26,6 +26,7 @@ RecordedLayout recorded_layout(const RunState& state) {
   for (const auto& [name, schedule] : plan::schedule_names())
     if (value("schedule") == plan::with_underscores(name)) out.pipeline_schedule = name;
   if (value("gradient_sums") == base::name_of(base::DType::bf16)) out.gradient_sums = base::DType::bf16;
+  out.zero_group = number("zero_group").value_or(0);
   return out;
 }
 

@@ -17,6 +17,7 @@ struct RecordedLayout {
   bool sequence_parallel = false;
   std::string pipeline_schedule;                 // empty: not recorded, or not known to this program
   base::DType gradient_sums = base::DType::f32;  // plans leave it out where it is f32
+  std::int64_t zero_group = 0;                   // the same where it is 0
 };
 
 RecordedLayout recorded_layout(const RunState& state);

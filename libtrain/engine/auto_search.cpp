@@ -38,20 +38,23 @@ plan::SearchSpace space_of(std::vector<base::Field>& fields, const RunConfig& co
   return space;
 }
 
-// The machine of this start: `ranks_on_node` may be fewer than its nodes have devices.
-plan::Machine machine_of_start(const RunConfig& config, base::DeviceKind device, int ranks_on_node) {
+// The machine of this start. A published node may have more devices than this one has ranks.
+plan::Machine machine_of_start(const RunConfig& config, const plan::Plan& plan, int ranks_on_node) {
   auto machine = plan::machine_at(config.machine);
-  if (machine.device != device)
+  if (machine.device != plan.device)
     throw base::UsageError(
         base::text("$machine {} has {}, and these ranks compute on {}", base::one_line(config.machine),
                    machine.device == base::DeviceKind::cuda ? "GPUs" : "no GPUs",
-                   device == base::DeviceKind::cuda ? "GPUs" : "the CPU"),
-        base::text("a profile of this machine: profile-comm --local --blocks auto --output profile.json"));
-  machine.devices_per_node = ranks_on_node;
+                   plan.device == base::DeviceKind::cuda ? "GPUs" : "the CPU"),
+        base::text(
+            "a profile of this machine on as many ranks: mpirun -n {} profile-comm --local --blocks auto --model "
+            "{} --vocabulary {} --sequence {} --threads {} --output profile.json",
+            plan.topology.world(), base::one_line(config.model), plan.model.vocabulary, plan.sequence, plan.threads));
+  if (!machine.measured) machine.devices_per_node = ranks_on_node;
   return machine;
 }
 
-std::int64_t limit_of(const RunConfig& config, std::optional<std::int64_t> memory) {
+std::int64_t limit_of_search(const RunConfig& config, std::optional<std::int64_t> memory) {
   const auto asked =
       config.memory_limit.empty() ? 0 : base::parse_bytes(config.memory_limit, base::setting_name("memory-limit"));
   if (!memory) return asked;
@@ -80,11 +83,13 @@ std::string search_layout(std::vector<base::Field>& fields, RunConfig& config, W
     if (copy.lanes == 0 && !copy.from_checkpoint.model) take_lanes(copy, lanes_of_run(copy));
     if (copy.recompute_auto) copy.recompute_auto = false, copy.recompute = {};
     copy.offload_auto = false;
-    const auto setup = make_setup(copy, world.size, base::team_threads(copy.threads, fair_threads));
-    const plan::SearchOf of{.plan = setup.plan,
+    const auto plan = plan_to_search(copy, world.size, base::team_threads(copy.threads, fair_threads));
+    const auto host =
+        config.host_memory.empty() ? 0 : base::parse_bytes(config.host_memory, base::setting_name("host-memory"));
+    const plan::SearchOf of{.plan = plan,
                             .space = space_of(fields, config),
-                            .limits = {.device_bytes = limit_of(config, memory), .top = 1},
-                            .machine = machine_of_start(config, setup.plan.device, ranks_on_node)};
+                            .limits = {.device_bytes = limit_of_search(config, memory), .host_bytes = host, .top = 1},
+                            .machine = machine_of_start(config, plan, ranks_on_node)};
     const auto result = plan::search(of);
     if (result.best.empty()) {
       const auto why = base::text("$plan auto: {}", plan::why_none(of, result));
@@ -104,12 +109,13 @@ std::string search_layout(std::vector<base::Field>& fields, RunConfig& config, W
     plan::predict(*found_plan);
     const auto interval = plan::step_interval(*found_plan, of.machine);
     found_plan->step = plan::predicted_step(interval, of.machine);
-    const auto name = plan::layout_text(best.plan);
+    const auto name = plan::layout_text(best.plan), otherwise = plan::measured_otherwise(best.plan, of.machine);
     return {std::move(settings),
             base::text("$plan auto: {} on {}, {} a step by {}, {} a rank, the fastest of {} layouts",
                        name.empty() ? "no sharding and no recomputation" : name, base::counted(world.size, "rank"),
                        plan::step_seconds_text(best.time.seconds), of.machine.name, base::size_text(best.bytes),
-                       base::count_text(result.counts.layouts))};
+                       base::count_text(result.counts.layouts)) +
+                (otherwise.empty() ? "" : "; " + otherwise)};
   });
   for (const auto& [name, value] : chosen) {
     auto& field = base::field_named(fields, name, "a layout");

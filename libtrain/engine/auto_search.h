@@ -15,7 +15,7 @@ namespace trainyard::engine {
 // recomputation; with --offload auto also what lies elsewhere. Nothing else: these keep the run and its bits, so each
 // start may choose anew. A run that goes on keeps its lanes.
 //
-// Collective; call it before the world is divided. Returns a sentence about it, on rank 0; "" where nothing is
+// Collective; call it before the world is divided. Returns a sentence about it; "" where nothing is
 // searched. UsageError: --machine without --plan auto, or no layout that the ranks can have. InputError: no layout
 // fits.
 std::string search_layout(std::vector<base::Field>& fields, RunConfig& config, World& world, int ranks_on_node);

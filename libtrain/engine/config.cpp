@@ -77,7 +77,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
   v("output", c.output, run, "run folder: checkpoints, metrics, report");
   v("plan", c.plan, run,
-    base::text("plan.json of partition-model; flags override it. auto: the lowest $zero that fits"));
+    base::text("plan.json of partition-model; flags override it. auto: the lowest $zero that fits, or by $machine"));
   v.is({T::per_rank, T::evaluation});
   v("steps", c.steps, run, "optimizer steps of the run, resumes included", {1, step_count.high});
   v.is({T::identity});

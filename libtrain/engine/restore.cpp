@@ -92,6 +92,7 @@ void report_changes(const checkpoint::RunState& was, const RunSetup& setup) {
     base::log_info("resuming with the run's {} lanes; {} says {} (to use its value: $lanes {} $change model)",
                    now.model.lanes, c.plan, c.from_plan.lanes, c.from_plan.lanes);
   if (layout.zero) report_number("ZeRO stage", *layout.zero, c.zero);
+  report_number("zero-group", layout.zero_group, now.zero_group);
   const auto& rule = setup.step.loss_scale;
   const auto before = was.loss_scale ? fmt::format("{}", was.loss_scale->scale) : "none";
   if (!rule.scales() || !was.loss_scale || rule.kind == LossScaleRule::Kind::fixed)

@@ -317,6 +317,21 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   return s;
 }
 
+plan::Plan plan_to_search(const RunConfig& asked, int ranks, int threads) {
+  auto c = asked;
+  c.memory_limit.clear();
+  base::Complaints wrong;
+  base::check_fields(fields_of(c), wrong);
+  if (wrong.list().empty()) check_together(c, ranks, wrong);
+  wrong.raise();
+  const auto index = data::read_index(c.data);
+  auto model = named_model(c);
+  require_objective(c, model);
+  take_vocabulary(c, tokens_of_model(c, index, model), model);
+  decide_lanes(c, model);
+  return plan_of(c, model, ranks, threads);
+}
+
 RunSetup with_layout(RunSetup s, const RunConfig& config) {
   s.config.zero = config.zero, s.config.recompute = config.recompute, s.config.memory_limit = config.memory_limit;
   s.plan.zero = config.zero, s.plan.recompute = config.recompute;

@@ -37,6 +37,10 @@ struct RunSetup {
 // the deficit and what would fit. Also InputError if model or plan have another vocabulary than the shards.
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
+// The plan of the settings, without the limit of memory. Its decisions may have problems, and nothing of it is
+// predicted: a search changes the layout first (auto_search.h). Throws as make_setup does for the model and the data.
+plan::Plan plan_to_search(const RunConfig& config, int ranks, int threads);
+
 // The same run in the layout that `config` has, which differs from setup.config in ZeRO stage, recomputation, offload
 // and memory limit alone. Throws as make_setup does.
 RunSetup with_layout(RunSetup setup, const RunConfig& config);

@@ -29,10 +29,11 @@ const char* word_of(BlockPass pass) {
   return "";
 }
 
-// Of what a block computes. How many layers there are does not matter to it, nor the vocabulary to a layer.
+// Of what a block computes. How many layers there are does not matter to it, nor the vocabulary to a layer. Lanes
+// change an order of sums, and hardly a time.
 std::string checksum_of(const Segment& s) {
   auto model = s.model;
-  model.name.clear(), model.layers = 1;
+  model.name.clear(), model.layers = 1, model.lanes = 1;
   if (s.part == Part::layers) model.vocabulary = 0;
   const auto text = model_to_json(model).dump();
   return fmt::format("{:08x}", base::crc32c(text.data(), text.size()));
@@ -86,7 +87,10 @@ std::optional<MeasuredBlocks::BatchShape> MeasuredBlocks::parsed(const std::stri
   words >> dtype >> checksum;
   out.batch = number(batch, 'b'), out.layout.sequence = number(sequence, 's');
   out.layout.tensor = static_cast<int>(number(tensor, 't')), out.layout.experts = static_cast<int>(number(next, 'e'));
-  if (out.batch < 1 || out.layout.sequence < 1 || out.layout.tensor < 1 || out.layout.experts < 1 || checksum.empty())
+  const auto possible = [](std::int64_t n) { return n >= 1 && n <= (1 << 20); };
+  if (!possible(out.batch) || out.layout.sequence < 1 || !possible(out.layout.tensor) ||
+      !possible(out.layout.experts) || std::int64_t{out.layout.tensor} * out.layout.experts > (1 << 20) ||
+      checksum.empty())
     return {};
   out.kind = fmt::format("{} {}", dtype, checksum);
   return out;

@@ -2,12 +2,18 @@
 #include "libtrain/plan/measured_machine.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/text.h"
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/step_time.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 namespace trainyard::plan {
 
@@ -23,15 +29,17 @@ double local_rate(const Profile& profile, const std::string& name) {
   return best == nullptr ? 0 : best->value;
 }
 
-double median_rate(const Profile& profile, const std::string& begins) {
+// Of attention in a dtype, as a share of its products; 0: not measured.
+double attention_share(const Profile& profile, base::DType dtype) {
+  const auto products = product_rate(profile, dtype);
   std::vector<double> rates;
   for (const auto& rate : profile.local)
-    if (rate.name.starts_with(begins)) rates.push_back(rate.value);
-  return base::median(std::move(rates));
+    if (rate.name.starts_with("attention.") && rate.shape.ends_with(base::name_of(dtype))) rates.push_back(rate.value);
+  return products && !rates.empty() ? std::min(1.0, base::median(std::move(rates)) / *products) : 0;
 }
 
 // Of the largest size that was measured, as a link's bandwidth: what a rank sends a second.
-double link_rate(const Profile& profile) {
+double largest_link_rate(const Profile& profile) {
   double best = 0;
   for (const auto& s : profile.communication)
     if (!s.points.empty())
@@ -43,16 +51,20 @@ double link_rate(const Profile& profile) {
 }  // namespace
 
 MeasuredMachine::MeasuredMachine(const Profile& profile)
-    : blocks(profile), update_rate(local_rate(profile, "adamw")), communication_(profile.communication) {
+    : blocks(profile), update_rate(local_rate(profile, "adamw")), threads(profile.threads), ranks(profile.ranks),
+      communication_(profile.communication), several_nodes_(profile.nodes.size() > 1) {
   const auto folders = measured_folders(profile);
   if (folders.together) storage = *folders.together;
   else if (!folders.folders.empty()) storage = folders.folders.front().rates;
-  const double ranks = std::ceil(profile.ranks / std::max<double>(1, static_cast<double>(profile.nodes.size())));
+  const double of_a_node = std::ceil(profile.ranks / std::max<double>(1, static_cast<double>(profile.nodes.size())));
   if (profile.cores > 0 && profile.device == "cpu")
-    ranks_of_core = std::max(1.0, ranks * profile.threads / profile.cores);
+    ranks_of_core = std::max(1.0, of_a_node * profile.threads / profile.cores);
 }
 
-const CommSeries* MeasuredMachine::series_of(const std::string& operation, int ranks, base::DType type) const {
+// Of one node any group of as many ranks will do. Of several nodes the group must have the same name, or be the world,
+// because links inside of a node are others.
+const CommSeries* MeasuredMachine::series_of(const std::string& operation, const std::string& group, int ranks,
+                                             base::DType type) const {
   const CommSeries* best = nullptr;
   const auto name = base::name_of(type);
   // Smaller is nearer: the number of ranks, then the dtype, then as many groups at the same time as there can be.
@@ -61,20 +73,23 @@ const CommSeries* MeasuredMachine::series_of(const std::string& operation, int r
            (s.type == name || !adds(operation) ? 0 : 1) - 1e-3 * s.groups;
   };
   for (const auto& s : communication_)
-    if (s.operation == operation && !s.fit.segments.empty() && (best == nullptr || far(s) < far(*best))) best = &s;
+    if (s.operation == operation && !s.fit.segments.empty() &&
+        (!several_nodes_ || s.group == group || (s.group == "world" && s.ranks == ranks)) &&
+        (best == nullptr || far(s) < far(*best)))
+      best = &s;
   return best;
 }
 
 std::optional<double> MeasuredMachine::seconds(const SizedCalls& c) const {
-  const auto measured = measured_as(c.group, c.operation).operation;
+  const auto [group, measured] = measured_as(c.group, c.operation);
   if (measured == exchange_of_stages) return message_seconds(static_cast<double>(c.bytes) / c.ranks);
-  const auto* s = series_of(measured, c.ranks, c.type);
+  const auto* s = series_of(measured, group, c.ranks, c.type);
   if (s == nullptr) return {};
   return s->fit.seconds(c.bytes) * bus_factor(measured, c.ranks) / bus_factor(measured, s->ranks);
 }
 
 std::optional<double> MeasuredMachine::message_seconds(double bytes) const {
-  const auto* s = series_of(exchange_of_stages, 2, base::DType::f32);
+  const auto* s = series_of(exchange_of_stages, name_of(Axis::pipe), 2, base::DType::f32);
   return s == nullptr ? std::nullopt : std::optional(s->fit.seconds(static_cast<std::int64_t>(bytes)));
 }
 
@@ -93,12 +108,13 @@ Machine measured_machine(const Profile& profile, const std::string& where) {
   m.cores = profile.cores;
   m.flops_32bit = product_rate(profile, base::DType::f32).value_or(0);
   m.flops_16bit = product_rate(profile, base::DType::bf16).value_or(0);
-  const double products = need(std::max(m.flops_16bit, m.flops_32bit), "products");
-  const double attention = median_rate(profile, "attention.");
-  m.attention_share = attention > 0 ? std::min(1.0, attention / products) : 1;
+  need(std::max(m.flops_16bit, m.flops_32bit), "products");
+  m.attention_share = attention_share(profile, m.flops_16bit > 0 ? base::DType::bf16 : base::DType::f32);
+  if (m.attention_share == 0) m.attention_share = attention_share(profile, base::DType::f32);
+  if (m.attention_share == 0) m.attention_share = 1;
   m.memory_bandwidth = need(local_rate(profile, "memory.copy"), "memory");
   m.product_share = m.memory_share = m.link_share = m.network_share = 1;
-  (nodes == 1 ? m.link_bandwidth : m.network_bandwidth) = link_rate(profile);
+  (nodes == 1 ? m.link_bandwidth : m.network_bandwidth) = largest_link_rate(profile);
   if (nodes > 1) m.link_bandwidth = m.network_bandwidth, m.network_bandwidth *= m.devices_per_node;
   m.host_link_bandwidth = std::min(local_rate(profile, "copy.to_device"), local_rate(profile, "copy.from_device"));
   m.host_bandwidth = local_rate(profile, "host.copy");
@@ -110,9 +126,26 @@ Machine measured_machine(const Profile& profile, const std::string& where) {
 }
 
 Machine machine_at(const std::string& name_or_file) {
-  if (!name_or_file.ends_with(".json")) return load_machine(name_or_file);
+  std::ifstream file(name_or_file);
+  if (!name_or_file.ends_with(".json") && file.peek() != '{') return load_machine(name_or_file);
   return measured_machine(profile_from_json(base::read_file(name_or_file, base::largest_description), name_or_file),
                           name_or_file);
+}
+
+std::string measured_otherwise(const Plan& plan, const Machine& machine) {
+  if (!machine.measured) return {};
+  const auto& of = *machine.measured;
+  std::vector<std::string> out;
+  if (plan.device == base::DeviceKind::cpu && plan.threads != of.threads)
+    out.push_back(
+        fmt::format("it was measured with {}, and a rank has {}", base::counted(of.threads, "thread"), plan.threads));
+  if (plan.topology.world() != of.ranks)
+    out.push_back(fmt::format("{} measured together, and the plan has {}", base::counted(of.ranks, "rank"),
+                              plan.topology.world()));
+  if (const auto blocks = unmeasured_blocks(plan, machine); !blocks.empty())
+    out.push_back(fmt::format("{} of this model were not measured and are estimated from products and memory",
+                              base::listed(blocks, "and")));
+  return out.empty() ? "" : fmt::format("{}: {}", machine.name, fmt::join(out, "; "));
 }
 
 }  // namespace trainyard::plan

@@ -6,6 +6,7 @@
 #include "libtrain/plan/machine/machine.h"
 #include "libtrain/plan/measured_blocks.h"
 #include "libtrain/plan/offload_time.h"
+#include "libtrain/plan/plan.h"
 
 #include <memory>
 #include <optional>
@@ -17,8 +18,9 @@ struct MeasuredMachine {
   explicit MeasuredMachine(const Profile& profile);
 
   MeasuredBlocks blocks;
-  double update_rate = 0;  // B/s of a rank, that AdamW reads and writes; 0: not measured
-  StorageRates storage;    // of a rank, in all folders together; 0: not measured
+  double update_rate = 0;      // B/s of a rank, that AdamW reads and writes; 0: not measured
+  StorageRates storage;        // of a rank, in all folders together; 0: not measured
+  int threads = 1, ranks = 1;  // of a rank; ranks that measured together
   // How many ranks a node had when blocks were measured, for each core that they kept busy; at least 1. Above 1, ranks
   // share cores, so each is faster while others wait.
   double ranks_of_core = 1;
@@ -29,15 +31,21 @@ struct MeasuredMachine {
   std::optional<double> message_seconds(double bytes) const;  // from a pipeline stage to the next one
 
  private:
-  const CommSeries* series_of(const std::string& operation, int ranks, base::DType type) const;
+  const CommSeries* series_of(const std::string& operation, const std::string& group, int ranks,
+                              base::DType type) const;
   std::vector<CommSeries> communication_;
+  bool several_nodes_ = false;
 };
 
 // The machine of a profile: its rates are those of the profile. InputError, which names `where`, if the profile lacks
 // products or the rate of memory (profile-comm --local).
 Machine measured_machine(const Profile& profile, const std::string& where);
 
-// A machine by its name, from its TOML file, or from a profile, whose name ends in .json. UsageError, InputError.
+// A machine by its name, from its TOML file, or from a profile, which is JSON. UsageError, InputError.
 Machine machine_at(const std::string& name_or_file);
+
+// In what the plan differs from what was measured, as a sentence: other threads, other ranks, blocks that are only
+// estimated. Empty if in nothing, and for a published machine.
+std::string measured_otherwise(const Plan& plan, const Machine& machine);
 
 }  // namespace trainyard::plan

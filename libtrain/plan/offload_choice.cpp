@@ -25,13 +25,10 @@ bool is_refused(Plan p, const Offload& offload) {
   return !problems.empty();
 }
 
-// Of the stage that has most there.
-std::int64_t most_on_host(Plan p, const Offload& offload) {
+std::int64_t on_host_with(Plan p, const Offload& offload) {
   p.offload = offload;
-  predict(p);
-  std::int64_t most = 0;
-  for (const auto& stage : p.stage_memory) most = std::max(most, stage.on_host);
-  return most;
+  p.stages = stages_of(p);
+  return most_on_host(p);
 }
 
 // Where the stages begin does not depend on what lies elsewhere.
@@ -82,7 +79,7 @@ std::int64_t memory_with(Plan p, const Offload& offload) {
 Offload fitting_offload(const Plan& plan, std::int64_t bytes, std::int64_t host_bytes) {
   if (plan.device != base::DeviceKind::cuda) return fitting(plan, bytes, Place::disk, Place::disk);
   const auto chosen = fitting(plan, bytes, Place::host, Place::host);
-  const auto fits_host = [&](const Offload& offload) { return most_on_host(plan, offload) <= host_bytes; };
+  const auto fits_host = [&](const Offload& offload) { return on_host_with(plan, offload) <= host_bytes; };
   if (host_bytes == 0 || fits_host(chosen)) return chosen;
   const auto less = fitting(plan, bytes, Place::disk, Place::host);
   return fits_host(less) ? less : fitting(plan, bytes, Place::disk, Place::disk);

@@ -169,7 +169,11 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     field.get = [&c, &ranks] { return ranks == c.of_a_node ? "node" : fmt::format("{}", ranks); };
     field.set = [&c, &ranks, set = std::move(field.set)](const std::string& text, const std::string& spelled) {
       if (text == "node") ranks = c.of_a_node;
-      else set(text, spelled);
+      else try {
+          set(text, spelled);
+        } catch (const base::UsageError& e) {
+          throw base::UsageError(std::string(e.what()) + "; it may also be node", e.hint());
+        }
     };
   };
   may_be_node("zero-group", c.zero_group);

@@ -32,14 +32,6 @@ namespace {
 // "one-stage": what plans of version 1 have always said if there are no pipeline stages.
 constexpr const char* one_stage = "one-stage";
 
-std::vector<std::string> flat_groups_of_stage(const Plan& p, int stage) {
-  std::vector<std::string> out;
-  for (const auto& flat_group : flat_groups_of_stages(p.model, p.stages))
-    if (std::find(flat_group.stages.begin(), flat_group.stages.end(), stage) != flat_group.stages.end())
-      out.push_back(flat_group.flat_group);
-  return out;
-}
-
 }  // namespace
 
 std::vector<Recompute> recompute_of_layers(const Plan& p) {
@@ -147,66 +139,6 @@ std::vector<Action> actions(const Plan& p, int rank, const BatchPlan& batch) {
   return step_actions(batch, p.topology.reduction_position(rank), pipeline_of(p, stage, batch), stage);
 }
 
-MemoryBytes memory_of_stage(const Plan& p, int stage) {
-  return rank_memory(p.part_of_stage(stage), p.states(), p.micro(), p.recompute,
-                     {slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, flat_groups_of_stage(p, stage),
-                      p.offload.activations});
-}
-
-namespace {
-
-// Which layers are alike: for each layer the index of the first one that is like it.
-std::vector<std::int64_t> kinds_of_layers(const ModelConfig& m) {
-  std::vector<std::pair<ModelConfig, std::int64_t>> known;
-  std::vector<std::int64_t> out;
-  for (std::int64_t layer = 0; layer < m.layers;) {
-    const auto times = alike_layers(m, layer, m.layers);
-    auto model = layer_model(m, layer);
-    auto same = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == model; });
-    if (same == known.end()) same = known.insert(known.end(), {std::move(model), layer});
-    out.insert(out.end(), base::size(times), same->second);
-    layer += times;
-  }
-  return out;
-}
-
-// What stages differ in, beside the micro-batches in flight: the kinds of the items of each chunk.
-using StageForm = std::vector<std::vector<std::int64_t>>;
-StageForm stage_form(const Plan& p, int stage, const std::vector<std::int64_t>& kinds) {
-  constexpr std::int64_t embedding = -1, head = -2;
-  StageForm out;
-  for (const auto& chunk : part_of(p.model, p.stages, stage).chunks) {
-    auto& items = out.emplace_back();
-    for (auto item = chunk.begin; item < chunk.end; ++item)
-      items.push_back(item == 0 ? embedding : item == p.model.layers + 1 ? head : base::at(kinds, item - 1));
-  }
-  out.push_back({stage == 0 ? 1 : 0});  // it receives nothing
-  return out;
-}
-
-}  // namespace
-
-// A stage needs no more than one of its form with as many micro-batches in flight.
-MemoryBytes largest_memory(const Plan& p) {
-  auto most = memory_of_stage(p, 0);
-  if (p.pipeline == 1) return most;
-  const auto kinds = kinds_of_layers(p.model);
-  std::vector<std::pair<StageForm, std::vector<int>>> known;
-  for (int stage = 0; stage < p.pipeline; ++stage) {
-    auto form = stage_form(p, stage, kinds);
-    auto slots = slots_of_stage(p, stage);
-    const bool seen = std::any_of(known.begin(), known.end(), [&](const auto& other) {
-      return other.first == form && std::equal(slots.begin(), slots.end(), other.second.begin(),
-                                               [](int few, int many) { return few <= many; });
-    });
-    if (seen) continue;
-    known.emplace_back(std::move(form), std::move(slots));
-    if (stage == 0) continue;
-    if (const auto bytes = memory_of_stage(p, stage); bytes.total() > most.total()) most = bytes;
-  }
-  return most;
-}
-
 namespace {
 
 bool updates_matrices(const Plan& p) {
@@ -225,7 +157,7 @@ std::vector<SizedCalls> calls_of_alike_ranks(const Plan& p, int rank) {
   add(tensor_calls(part, p.micro(), Pass::train, p.recompute, micros));
   add(expert_calls(part, p.micro(), Pass::train, p.recompute, p.batch().lockstep_micros()));
   add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
-  add(flat_group_of_stages_calls(part, flat_groups_of_stage(p, stage), p.states()));
+  add(flat_group_of_stages_calls(part, flat_groups_of_stage(p.model, p.stages, stage), p.states()));
   return calls;
 }
 

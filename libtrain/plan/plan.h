@@ -142,6 +142,9 @@ std::vector<Action> actions(const Plan& plan, int rank, const BatchPlan& batch);
 // Memory of a rank of the stage, and of a rank of the stage that needs most. Both read decisions, and plan.stages.
 MemoryBytes memory_of_stage(const Plan& plan, int stage);
 MemoryBytes largest_memory(const Plan& plan);
+// What a rank has on its GPU's host, of the stage that has most there. It may be another stage than that of
+// largest_memory.
+std::int64_t most_on_host(const Plan& plan);
 
 // Every call of one rank in the largest step: of the groups of flat groups, then among the tensor-parallel ranks of its
 // replica, then messages to and from other stages.

@@ -34,10 +34,8 @@ Recomputation with_layers(Recompute form, std::int64_t some, std::int64_t layers
 
 }  // namespace
 
-std::int64_t memory_with(Plan p, const Recomputation& recompute) {
-  p.recompute = recompute;
-  p.stages = stages_of(p);
-  return largest_memory(p).total();
+std::int64_t memory_with(const Plan& p, const Recomputation& recompute) {
+  return PlanMemory(p).largest(recompute).total();
 }
 
 Recomputation undecided_recomputation(const ParallelLayout& layout) {
@@ -61,9 +59,11 @@ Recomputation all_but_the_last(const Plan& plan) {
 // might fit.
 namespace {
 
-Recomputation fewest(const Plan& plan, Recompute form, std::int64_t bytes, Others others) {
+Recomputation fewest(const Plan& plan, PlanMemory& memory, Recompute form, std::int64_t bytes) {
+  if (form == Recompute::none) return {};
+  const auto others = may_recompute(plan, Recompute::selective) ? Others::selective : Others::none;
   const auto layers = most_layers(plan);
-  const auto need = [&](std::int64_t some) { return memory_with(plan, with_layers(form, some, layers, others)); };
+  const auto need = [&](std::int64_t some) { return memory.largest(with_layers(form, some, layers, others)).total(); };
   auto most = layers;
   if (form == Recompute::layers && layers > 1 && need(layers - 1) <= need(layers)) most = layers - 1;
   if (need(most) > bytes) return with_layers(form, most, layers, others);
@@ -78,19 +78,25 @@ Recomputation fewest(const Plan& plan, Recompute form, std::int64_t bytes, Other
 }  // namespace
 
 Recomputation fewest_recomputed(const Plan& plan, Recompute form, std::int64_t bytes) {
-  if (form == Recompute::none) return {};
-  return fewest(plan, form, bytes, may_recompute(plan, Recompute::selective) ? Others::selective : Others::none);
+  PlanMemory memory(plan);
+  return fewest(plan, memory, form, bytes);
 }
 
 Recomputation fitting_recomputation(const Plan& plan, std::int64_t bytes) {
+  PlanMemory memory(plan);
+  return fitting_recomputation(plan, memory, bytes);
+}
+
+Recomputation fitting_recomputation(const Plan& plan, PlanMemory& memory, std::int64_t bytes) {
   if (bytes == 0) return undecided_recomputation(plan);
+  const auto need_of = [&](const Recomputation& recompute) { return memory.largest(recompute).total(); };
   std::optional<Recomputation> least;
   for (const auto form : recomputations) {
     if (!may_recompute(plan, form)) continue;
-    const auto some = fewest_recomputed(plan, form, bytes);
-    const auto need = memory_with(plan, some);
+    const auto some = fewest(plan, memory, form, bytes);
+    const auto need = need_of(some);
     if (need <= bytes) return some;
-    if (!least || need < memory_with(plan, *least)) least = some;
+    if (!least || need < need_of(*least)) least = some;
   }
   return least.value_or(undecided_recomputation(plan));
 }

@@ -1,14 +1,14 @@
 // What --recompute auto takes: the least that is recomputed so that a rank fits its memory.
 #pragma once
 
-#include "libtrain/plan/plan.h"
+#include "libtrain/plan/plan_memory.h"
 
 #include <cstdint>
 
 namespace trainyard::plan {
 
 // Bytes of memory that a rank of the stage that needs most has with the recomputation. Reads no prediction.
-std::int64_t memory_with(Plan plan, const Recomputation& recompute);
+std::int64_t memory_with(const Plan& plan, const Recomputation& recompute);
 
 // What a plan has until --recompute auto is decided: none, or full where the plan needs it, because activations lie
 // elsewhere.
@@ -22,6 +22,7 @@ Recomputation fewest_recomputed(const Plan& plan, Recompute form, std::int64_t b
 // The same in the first form in which it fits, from none on. So what takes least time for the memory that it frees goes
 // first: selective recomputation repeats no product. With `bytes` 0 the undecided one.
 Recomputation fitting_recomputation(const Plan& plan, std::int64_t bytes);
+Recomputation fitting_recomputation(const Plan& plan, PlanMemory& memory, std::int64_t bytes);  // the plan's memory
 
 // May the plan have this form? Not all forms go with its schedule, and activations elsewhere need `layers`.
 bool may_recompute(const Plan& plan, Recompute form);

@@ -31,7 +31,7 @@ std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t most) {
 }
 
 // A layout without what the bound does not depend on: ZeRO and local accumulation.
-struct Shape {
+struct PassShape {
   Plan plan;
   double bound = 0;
 };
@@ -232,17 +232,19 @@ class Search {
       return;
     }
     // Without recomputation it takes least time, so what is slower then needs no memory.
-    if (timer_.passes(plan) >= worst() || timer_.time(plan).seconds >= worst()) {
-      ++out_.counts.slower;
-      return;
-    }
+    const auto slower = [&] { ++out_.counts.slower; };
+    if (timer_.passes(plan) >= worst()) return slower();
+    auto time = timer_.time(plan);
+    if (time.seconds >= worst()) return slower();
+    const auto recompute = plan.recompute;
+    const auto offload = plan.offload;
     const auto bytes = fit(plan);
     if (!bytes) {
       ++out_.counts.too_large;
       return;
     }
     ++out_.counts.timed;
-    const auto time = timer_.time(plan);
+    if (plan.recompute != recompute || plan.offload != offload) time = timer_.time(plan);
     if (time.seconds >= worst()) return;
     const auto place = std::upper_bound(out_.best.begin(), out_.best.end(), time.seconds,
                                         [](double s, const FoundPlan& f) { return s < f.time.seconds; });
@@ -267,27 +269,29 @@ class Search {
   std::optional<std::int64_t> fit(Plan& plan) {
     const auto limit = limits_.device_bytes > 0 ? limits_.device_bytes : std::numeric_limits<std::int64_t>::max();
     if (states_alone(plan) > static_cast<double>(limit)) return {};
-    const auto fits = [&](Plan& p) -> std::optional<std::int64_t> {
-      p.stages = stages_of(p);
-      const auto memory = largest_memory(p);
-      const bool on_host = limits_.host_bytes == 0 || memory.on_host <= limits_.host_bytes;
-      if (memory.total() > limit || !on_host) return {};
-      return memory.total();
+    PlanMemory memory(plan);
+    const auto fits = [&](PlanMemory& of, const Recomputation& recompute) -> std::optional<std::int64_t> {
+      const auto bytes = of.largest(recompute).total();
+      if (bytes > limit) return {};
+      if (limits_.host_bytes > 0 && of.most_on_host(recompute) > limits_.host_bytes) return {};
+      return bytes;
     };
-    if (const auto bytes = fits(plan)) return bytes;
+    if (const auto bytes = fits(memory, plan.recompute)) return bytes;
     auto full = plan;
     if (space_.recompute && may_recompute(plan, Recompute::layers)) {
-      auto almost = plan;
-      full.recompute = Recompute::layers, almost.recompute = all_but_the_last(plan);
-      if (fits(full) || fits(almost)) {
-        plan.recompute = fitting_recomputation(plan, limit);
-        return fits(plan);
+      full.recompute = Recompute::layers;
+      if (fits(memory, Recompute::layers) || fits(memory, all_but_the_last(plan))) {
+        plan.recompute = fitting_recomputation(plan, memory, limit);
+        plan.stages = stages_of(plan);
+        return fits(memory, plan.recompute);
       }
     }
     if (!space_.offload) return {};
     full.offload = fitting_offload(full, limit, limits_.host_bytes);
     if (!decision_problems(full, {}, kernels_).empty()) return {};
-    const auto bytes = fits(full);
+    full.stages = stages_of(full);
+    PlanMemory elsewhere(full);
+    const auto bytes = fits(elsewhere, full.recompute);
     if (bytes) plan = std::move(full);
     return bytes;
   }
@@ -299,7 +303,7 @@ class Search {
   Kernels kernels_;
   std::int64_t of_experts_ = expert_parameter_count(plan_.model),
                parameters_ = parameter_count(plan_.model);  // logical, each counted once
-  std::vector<Shape> shapes_;
+  std::vector<PassShape> shapes_;
   std::map<std::tuple<int, int, double, double>, Stages> stages_;
   SearchResult out_;
 };

@@ -98,7 +98,9 @@ std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best
   auto plan = asked;
   plan.device_memory = of.limits.device_bytes;
   predict(plan);
-  if (const auto problems = memory_problems(plan); !problems.empty()) {
+  auto problems = memory_problems(plan);
+  for (auto& problem : host_memory_problems(plan, of.limits.host_bytes)) problems.push_back(std::move(problem));
+  if (!problems.empty()) {
     const auto all = as_one(problems);
     return fmt::format("{} does not fit: {}{}", name, all.message, all.hint.empty() ? "" : " (try: " + all.hint + ")");
   }
@@ -120,6 +122,7 @@ std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best
     if (!decision_problems(changed, {}, of.kernels).empty()) continue;
     changed.stages = stages_of(changed);
     if (of.limits.device_bytes > 0 && largest_memory(changed).total() > of.limits.device_bytes) continue;
+    if (of.limits.host_bytes > 0 && most_on_host(changed) > of.limits.host_bytes) continue;
     const auto seconds = timer.time(changed).seconds;
     if (seconds >= least) continue;
     ParallelLayout from = best.plan;

@@ -45,7 +45,8 @@ std::size_t index_of(Recompute r) {
 
 [[noreturn]] void refuse_unknown(const Machine& m, const char* rate, const char* what) {
   throw base::InputError(fmt::format("the machine {} has no {}, which {} needs", m.name, rate, what),
-                         base::text("add it to a file of your own: $machine FILE.toml"));
+                         m.measured ? std::string("measure it: profile-comm --local, with --storage FOLDERS for disks")
+                                    : base::text("add it to a file of your own: $machine FILE.toml"));
 }
 
 // Collectives of a rank of the stage outside of layers, in a step: gathers for every micro-batch, reductions, and
@@ -222,20 +223,21 @@ StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment
   return out;
 }
 
-StepTimer::ShapeKey StepTimer::key_of(const Plan& plan) {
+StepTimer::ShapeKey StepTimer::key_of(const Plan& plan, const Machine& machine) {
   return {plan.tensor,
           plan.sequence_parallel,
           plan.micro_batch,
           plan.expert_parallel,
           plan.expert_ranks_per_node,
           plan.expert_overlap_chunks,
-          plan.pipeline_schedule == PipelineSchedule::zero_bubble};
+          plan.pipeline_schedule == PipelineSchedule::zero_bubble,
+          machine.measured && adds_to_sums(plan)};
 }
 
 const std::vector<StepTimer::OfRecomputations>& StepTimer::blocks(const Plan& plan) {
   if (plan.dtype != dtype_ || plan.sequence != sequence_)
     known_.clear(), runs_.clear(), dtype_ = plan.dtype, sequence_ = plan.sequence;
-  const auto [place, is_new] = known_.try_emplace(key_of(plan));
+  const auto [place, is_new] = known_.try_emplace(key_of(plan, machine_));
   if (is_new)
     for (const auto& kind : kinds_) {
       auto& of_kind = place->second.emplace_back();
@@ -277,7 +279,7 @@ double StepTimer::run_seconds(const Plan& plan, const std::vector<BlockSeconds>&
     return static_cast<double>(micros) * each;
   }
   const auto [place, is_new] =
-      runs_.try_emplace({key_of(plan), plan.pipeline_schedule, plan.stages.boundaries, plan.recompute.full,
+      runs_.try_emplace({key_of(plan, machine_), plan.pipeline_schedule, plan.stages.boundaries, plan.recompute.full,
                          plan.recompute.selective, micros, plan.topology.stride(Axis::pipe)});
   if (is_new) place->second = run_stages(plan, parts);
   return place->second;
@@ -352,7 +354,8 @@ StepTime StepTimer::time(const Plan& plan) {
   const auto update = update_seconds(plan, machine_, out.stage);
   out.update = update.here + (beside ? std::max(0.0, update.on_host - most.forward) : update.on_host);
   const auto moving = moving_seconds(plan, machine_, out.stage);
-  out.moving = std::max({0.0, moving.all - busy, moving.gradients_down - backward, moving.weights_up - most.forward});
+  out.moving = std::max(
+      {0.0, moving.all - std::min(busy, run), moving.gradients_down - backward, moving.weights_up - most.forward});
   out.seconds = run + out.data + out.update + out.moving;
   return out;
 }
@@ -367,8 +370,9 @@ double StepTimer::validation(const Plan& plan, std::int64_t sequences) {
     through += forward, most = std::max(most, forward);
   }
   const auto together = plan.micro_batch * plan.topology.size(Axis::data);
+  // Of a forward pass.
   const double gathers = data_seconds(plan, machine_, 0, execution_.rings).gathers /
-                         static_cast<double>(2 * plan.batch().micros_of(0));  // of a forward pass
+                         static_cast<double>(2 * (plan.breadth_first(plan.batch()) ? 1 : plan.batch().micros_of(0)));
   const auto rounds = static_cast<double>((sequences + together - 1) / together);
   return through + (rounds - 1) * most + rounds * (overlaps(machine_) ? std::max(0.0, gathers - most) : gathers);
 }

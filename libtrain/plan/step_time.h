@@ -85,9 +85,10 @@ class StepTimer {
     void add(const BlockSeconds& other, double times = 1);
   };
   using OfRecomputations = std::array<BlockSeconds, recomputations.size()>;
-  // tensor, sequence_parallel, micro-batch, expert-parallel, ranks a node, overlap chunks, weight gradients apart
-  using ShapeKey = std::tuple<int, bool, std::int64_t, int, int, int, bool>;
-  static ShapeKey key_of(const Plan& plan);
+  // tensor, sequence_parallel, micro-batch, expert-parallel, ranks a node, overlap chunks, weight gradients apart,
+  // whether a rank adds gradients to sums
+  using ShapeKey = std::tuple<int, bool, std::int64_t, int, int, int, bool, bool>;
+  static ShapeKey key_of(const Plan& plan, const Machine& machine);
 
   const std::vector<OfRecomputations>& blocks(const Plan& plan);  // of each kind of block, in this plan
   std::vector<BlockSeconds> parts(const Plan& plan);              // of each part of plan.stages
@@ -124,6 +125,9 @@ struct StepInterval {
 double save_seconds(const Plan& plan, const Machine& machine, double between);
 StepInterval step_interval(const Plan& plan, const Machine& machine, const Execution& execution = {});
 PredictedStep predicted_step(const StepInterval& interval, const Machine& machine);  // for a plan's file
+
+// Whether a rank adds a micro-batch's gradients to sums itself, in passes. Else a reduction does.
+bool adds_to_sums(const Plan& plan);
 
 // The blocks of the plan whose passes a measured machine did not measure, so that their times are estimated from its
 // rates: "embedding", "layers", "head". Empty for a published machine, too.

@@ -40,7 +40,9 @@ void StepTimer::take_measured(const Plan& plan, const Segment& s, Recompute reco
   const auto forward = seconds(BlockPass::forward);
   auto all = seconds(as);
   if (!all && s.part != Part::layers) all = seconds(BlockPass::step);
-  if (!forward || !all || block.all() == 0) return;
+  const auto least = seconds(BlockPass::step);
+  if (!forward || !all || !least || block.all() == 0) return;
+  *all = std::max({*all, *least, *forward});  // noise apart, recomputation takes no less
   const double scale = *all / block.all(), backward = std::max(0.0, *all - *forward),
                estimated = block.inputs + block.weights;
   const double of_weights = estimated > 0 ? block.weights / estimated : 0;
@@ -53,17 +55,22 @@ void StepTimer::take_measured(const Plan& plan, const Segment& s, Recompute reco
       block.weights = std::clamp(*step - *inputs, 0.0, backward), block.inputs = backward - block.weights;
   }
   // A gradient is added to the sum of its step where no reduction does that: two reads and a write.
-  if (plan.topology.size(Axis::data) > 1 && plan.local_accumulation == 1) return;
+  if (!adds_to_sums(plan)) return;
   const double sum = move_seconds(machine_, 3.0 * sizeof(float) * held_elements(plan, s));
   block.kernels += sum, (block.weights > 0 ? block.weights : block.inputs) += sum;
 }
+
+bool adds_to_sums(const Plan& plan) { return plan.topology.size(Axis::data) == 1 || plan.local_accumulation > 1; }
 
 std::vector<std::string> unmeasured_blocks(const Plan& plan, const Machine& machine) {
   std::vector<std::string> out;
   if (!machine.measured) return out;
   const auto shape = plan.micro();
   for (const auto& s : segments(plan.model)) {
-    if (machine.measured->blocks.seconds(s, shape, BlockPass::step, [](const MicroShape&) { return 1; })) continue;
+    const auto measured = [&](BlockPass pass) {
+      return machine.measured->blocks.seconds(s, shape, pass, [](const MicroShape&) { return 1; }).has_value();
+    };
+    if (measured(BlockPass::forward) && measured(BlockPass::step)) continue;
     const auto name = block_word(s.part);
     if (std::find(out.begin(), out.end(), name) == out.end()) out.emplace_back(name);
   }

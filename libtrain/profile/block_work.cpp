@@ -207,7 +207,7 @@ class BlockRun {
     store_.fill(*compute_);
     const auto n = activations_.mark();
     tensor::clear(*compute_, activations_.allocate(DType::u8, {activations_.capacity_bytes()}));
-    activations_.release(n);
+    activations_.release(n);  // nothing of other ranks arrives, so what is read of them must be plain numbers
     compute_->synchronize();
   }
 
@@ -256,12 +256,14 @@ plan::Plan plan_of(const CeilingOptions& o, const BlockLayout& l, DType dtype) {
   p.model = o.model, p.device = o.device.kind, p.dtype = dtype, p.sequence = o.sequence;
   p.micro_batch = l.micro_batch, p.tensor = l.tensor, p.expert_parallel = l.experts, p.threads = o.threads;
   p.global_batch = l.micro_batch * l.experts;
+  // Without enough lanes tensor-parallel ranks could not share a layer. Lanes hardly change its time.
+  if (p.model.lanes % l.tensor != 0) p.model.lanes = l.tensor;
   p.topology = plan::topology_of(p, l.tensor * l.experts);
   return p;
 }
 
-bool fits(const CeilingOptions& o, const BlockLayout& l) {
-  return plan::decision_problems(plan_of(o, l, o.dtypes.empty() ? DType::f32 : o.dtypes.front())).empty();
+std::vector<plan::Problem> problems_of(const CeilingOptions& o, const BlockLayout& l) {
+  return plan::decision_problems(plan_of(o, l, o.dtypes.empty() ? DType::f32 : o.dtypes.front()));
 }
 
 // The passes that are measured of a block.
@@ -279,7 +281,7 @@ std::vector<Ceiling> block_ceilings(const CeilingOptions& o) {
   std::map<std::pair<std::string, std::string>, bool> there;
   for (const auto dtype : o.dtypes)
     for (const auto& layout : o.blocks) {
-      if (!fits(o, layout)) continue;
+      if (!problems_of(o, layout).empty()) continue;
       const auto p = plan_of(o, layout, dtype);
       std::int64_t item = 0;
       for (const auto& s : plan::segments(p.model)) {
@@ -291,6 +293,9 @@ std::vector<Ceiling> block_ceilings(const CeilingOptions& o) {
           const auto one = plan::ModelPart(p.model, {first}).with_experts(p.experts());
           const auto micro = one.own_shape(p.micro());
           const double backward = pass == BlockPass::forward ? 0 : 2;
+          double elements = 0;  // of weights
+          for (const auto& group : plan::flat_groups(one))
+            elements += static_cast<double>(plan::layout(group, p.topology).padded);
           out.push_back({.name = name,
                          .shape = shape,
                          .unit = "s",
@@ -302,7 +307,9 @@ std::vector<Ceiling> block_ceilings(const CeilingOptions& o) {
                              },
                          .amount = (1 + backward) * static_cast<double>(p.micro_batch) *
                                    s.kind->forward_flops(s.model, o.sequence) / layout.tensor,
-                         .memory_bytes = static_cast<double>(plan::activation_bytes(one, micro, plan::Pass::train))});
+                         .memory_bytes = static_cast<double>(plan::activation_bytes(one, micro, plan::Pass::train) +
+                                                             plan::workspace_bytes(one, micro, plan::Pass::train)) +
+                                         elements * static_cast<double>(base::size_of(dtype) + 4)});
         }
       }
     }
@@ -326,27 +333,47 @@ std::vector<BlockLayout> blocks_of_text(const std::string& text, const std::stri
   if (text == "auto") return automatic_blocks(model, sequence, ranks);
   std::map<std::string, std::vector<std::int64_t>> lists{
       {"micro-batch", {}}, {"tensor-parallel", {}}, {"expert-parallel", {}}};
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const auto equals = word.find('=');
-    const auto list = lists.find(word.substr(0, equals));
-    std::istringstream numbers(equals == std::string::npos ? "" : word.substr(equals + 1));
-    std::int64_t read = 0;
-    if (list != lists.end())
-      for (std::string number; std::getline(numbers, number, ','); ++read)
-        list->second.push_back(base::parsed_number<std::int64_t>(number).value_or(0));
-    if (list == lists.end() || read == 0 ||
-        std::any_of(list->second.begin(), list->second.end(), [](auto n) { return n < 1 || n > (1 << 20); }))
-      throw base::UsageError(fmt::format("{} {} is not understood", spelled, base::one_line(text)),
-                             "auto, or lists: 'micro-batch=1,2,4 tensor-parallel=1,2 expert-parallel=1'");
+  const auto refuse = [&](const std::string& what) {
+    throw base::UsageError(fmt::format("{} {}: {}", spelled, base::one_line(text), what),
+                           "auto, or lists: 'micro-batch=1,2,4 tensor-parallel=1,2 expert-parallel=1'");
+  };
+  // Numbers belong to the name before them; names and numbers have spaces or commas between.
+  auto words = text;
+  std::replace(words.begin(), words.end(), ',', ' ');
+  std::istringstream in(words);
+  std::vector<std::int64_t>* list = nullptr;
+  for (std::string word; in >> word;) {
+    if (const auto equals = word.find('='); equals != std::string::npos) {
+      const auto found = lists.find(word.substr(0, equals));
+      if (found == lists.end())
+        refuse(fmt::format("{} is none of micro-batch, tensor-parallel and expert-parallel",
+                           base::one_line(word.substr(0, equals))));
+      if (!found->second.empty()) refuse(fmt::format("{} is given twice", found->first));
+      list = &found->second, word = word.substr(equals + 1);
+    }
+    const auto n = base::parsed_number<std::int64_t>(word).value_or(0);
+    if (list == nullptr || n < 1 || n > (1 << 16))
+      refuse(fmt::format("{} is no whole number from 1 to 65,536 of one of them", base::one_line(word)));
+    list->push_back(n);
   }
+  if (list == nullptr) refuse("it names no list");
   std::vector<BlockLayout> out;
-  for (auto& [name, list] : lists)
-    if (list.empty()) list.push_back(1);
+  for (auto& [name, numbers] : lists)
+    if (numbers.empty()) numbers.push_back(1);
   for (const auto b : lists["micro-batch"])
     for (const auto t : lists["tensor-parallel"])
-      for (const auto e : lists["expert-parallel"]) out.push_back({b, static_cast<int>(t), static_cast<int>(e)});
+      for (const auto e : lists["expert-parallel"])
+        if (t * e <= (1 << 20)) out.push_back({b, static_cast<int>(t), static_cast<int>(e)});
+        else refuse("there are no so many ranks");
   return out;
+}
+
+std::string left_out_of_blocks(const CeilingOptions& options) {
+  for (const auto& l : options.blocks)
+    if (const auto problems = problems_of(options, l); !problems.empty())
+      return fmt::format("micro-batch {}, {} tensor-parallel and {} expert-parallel ranks: {}", l.micro_batch, l.tensor,
+                         l.experts, problems.front().message);
+  return {};
 }
 
 }  // namespace trainyard::profile

@@ -22,4 +22,7 @@ std::vector<BlockLayout> automatic_blocks(const plan::ModelConfig& model, std::i
 std::vector<BlockLayout> blocks_of_text(const std::string& text, const std::string& spelled,
                                         const plan::ModelConfig& model, std::int64_t sequence, int ranks);
 
+// Why a layout of options.blocks does not fit the model, of the first such; empty: all do.
+std::string left_out_of_blocks(const CeilingOptions& options);
+
 }  // namespace trainyard::profile

@@ -100,6 +100,7 @@ void measure_in_turns(Ranks& ranks, const CeilingOptions& options, const std::ve
     bool open = false;
     for (auto& repeats : all) {
       if (on_slowest(ranks, repeats.known(options.confidence) ? 0 : 1) == 0) continue;
+      if (turn >= least_ceiling_repeats && on_slowest(ranks, ranks.clock->now() - begin) > seconds) break;
       open = true;
       rounds.begin(repeats.ceiling.name.c_str(), 0);
       const auto [work, batch] = warm(ranks, repeats.ceiling);

@@ -11,7 +11,7 @@ namespace {
 
 // Products and attention reach about this share of the tried arithmetic, which is in registers. On a busy machine they
 // reach less, but then the trial is slow, too.
-constexpr double product_share = 0.5, attention_share = 0.2;
+constexpr double product_share = 0.5, attention_share = 0.2, block_share = 0.25;
 constexpr std::int64_t tried_bytes = std::int64_t{16} << 20, tried_disk_bytes = std::int64_t{4} << 20;
 
 struct Rates {
@@ -53,7 +53,7 @@ std::vector<double> predicted(const CeilingOptions& o, const Clock& clock, const
   std::vector<double> out;
   for (const auto& c : ceilings(o, suffix)) {
     const bool disk = c.name.starts_with("disk."), product = c.name.starts_with("gemm."),
-               attention = c.name.starts_with("attention.");
+               attention = c.name.starts_with("attention."), block = c.name.starts_with("block.");
     const auto& memory = rates[{"memory.copy", c.threads}];
     const auto* arithmetic =
         product && c.shape.find("bf16") != std::string::npos ? "arithmetic.bf16" : "arithmetic.f32";
@@ -62,9 +62,13 @@ std::vector<double> predicted(const CeilingOptions& o, const Clock& clock, const
                         : c.unit == "B/s" ? memory.run
                                           : rates[{arithmetic, c.threads}].run * (product     ? product_share
                                                                                   : attention ? attention_share
+                                                                                  : block     ? block_share
                                                                                               : 1);
     const double run = c.amount / rate;
     out.push_back(c.memory_bytes / memory.made + run + std::max(run, ceiling_batch_seconds) * least_ceiling_repeats);
+    if (block)  // made and warmed up in every turn
+      out.back() =
+          least_ceiling_repeats * (c.memory_bytes / memory.made + 2 * run + std::max(run, ceiling_batch_seconds));
     if (c.name == "disk.read" || (is_storage(c) && c.name != "storage.write"))
       out.back() += run;  // the file is written before
   }

@@ -21,7 +21,8 @@ TEST(RecordedLayout, ReadsWhatIsThere) {
                             {"virtual_stages", 3},
                             {"sequence_parallel", true},
                             {"schedule", "interleaved"},
-                            {"gradient_sums", "bf16"}});
+                            {"gradient_sums", "bf16"},
+                            {"zero_group", 8}});
   EXPECT_EQ(l.ranks, 16);
   EXPECT_EQ(l.zero, 2);
   EXPECT_EQ(l.tensor, 2);
@@ -31,6 +32,7 @@ TEST(RecordedLayout, ReadsWhatIsThere) {
   EXPECT_TRUE(l.sequence_parallel);
   EXPECT_EQ(l.pipeline_schedule, "interleaved");
   EXPECT_EQ(l.gradient_sums, base::DType::bf16);
+  EXPECT_EQ(l.zero_group, 8);
   EXPECT_EQ(layout_in({{"schedule", "zero_bubble"}}).pipeline_schedule, "zero-bubble") << "plans write underscores";
 }
 
@@ -44,7 +46,8 @@ TEST(RecordedLayout, TakesWhatItCannotReadAsNotRecorded) {
                                           {"virtual_stages", true},
                                           {"sequence_parallel", "on"},
                                           {"schedule", 3},
-                                          {"gradient_sums", 16}}}) {
+                                          {"gradient_sums", 16},
+                                          {"zero_group", "node"}}}) {
     const auto l = layout_in(plan);
     EXPECT_FALSE(l.ranks.has_value()) << plan;
     EXPECT_FALSE(l.zero.has_value()) << plan;
@@ -55,6 +58,7 @@ TEST(RecordedLayout, TakesWhatItCannotReadAsNotRecorded) {
     EXPECT_FALSE(l.sequence_parallel) << plan;
     EXPECT_EQ(l.pipeline_schedule, "") << plan;
     EXPECT_EQ(l.gradient_sums, base::DType::f32) << plan;
+    EXPECT_EQ(l.zero_group, 0) << plan;
   }
 }
 

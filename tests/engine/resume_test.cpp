@@ -1,4 +1,8 @@
-// Starting points: --change, --init-from, another working dtype. Also saves in the background while steps go on.
+// Starting points: --change, --init-from, another dtype or zero group. Also saves in the background while steps go on.
+#include "libtrain/engine/restore.h"
+#include "libtrain/engine/run_folder.h"
+#include "libtrain/engine/setup.h"
+#include "tests/checkpoint/sample.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -287,6 +291,30 @@ TEST(Saving, StepsGoOnWhileTheDiskIsSlowUntilTheRunEnds) {
   EXPECT_FALSE(published_early) << "step 3 waited for the checkpoint of step 2";
   EXPECT_TRUE(result.checkpoint.ends_with("step-00000003"));
   EXPECT_TRUE(std::filesystem::exists(slow.output + "/checkpoints/step-00000002"));
+}
+
+// Checkpoints record no zero group of 0.
+TEST(Resume, SaysThatTheZeroGroupChanged) {
+  SmallRun runs;
+  const auto c = runs.config("zero-groups");
+  auto setup = engine::make_setup(c, 1, 1);
+  const auto said = [&](int before, int now) {
+    auto s = sample::state(setup.plan.model, base::DType::f32, 15);
+    s.identity = setup.identity, s.seed = c.seed;
+    if (before > 0) s.plan["zero_group"] = before;
+    std::filesystem::remove_all(c.output);
+    sample::save(engine::checkpoints_folder(c.output), s, 1);
+    setup.plan.zero_group = now;
+    ::testing::internal::CaptureStderr();
+    engine::choose_start(setup, {});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  for (const auto& [before, now] : {std::pair{2, 4}, {0, 4}, {2, 0}}) {
+    const auto text = fmt::format("resuming with zero-group {} (the checkpoint was written with {})", now, before);
+    EXPECT_NE(said(before, now).find(text), std::string::npos) << text;
+  }
+  EXPECT_EQ(said(2, 2).find("zero-group"), std::string::npos);
+  EXPECT_EQ(said(0, 0).find("zero-group"), std::string::npos);
 }
 
 }  // namespace resume_test

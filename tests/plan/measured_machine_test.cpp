@@ -169,6 +169,35 @@ TEST(MeasuredMachine, CallsTakeWhatTheirGroupsTook) {
   EXPECT_THROW(StepTimer(p.model, without).time(p), base::InputError);  // no link was measured
 }
 
+// One timer of a search sees layouts in which a reduction makes the sums of gradients, and others in which a rank does.
+TEST(MeasuredMachine, ATimerKeepsSumsOfGradientsApart) {
+  const auto reduced = with(
+                 plan_on(2), [](Plan&q) { q.zero = 1; }, 2),
+             local = with(
+                 reduced, [](Plan&q) { q.local_accumulation = 2; }, 2);
+  auto profile = profile_of(2);
+  add_blocks(profile, reduced, 1);
+  profile.communication = {series("all_gather", 2, 1e-3, 1e-9), series("ordered_reduce_scatter", 2, 2e-3, 3e-9)};
+  const auto machine = measured_machine(profile, "profile.json");
+  StepTimer timer(reduced.model, machine);
+  for (const auto* p : {&reduced, &local, &reduced})
+    EXPECT_EQ(timer.time(*p).seconds, StepTimer(p->model, machine).time(*p).seconds);
+  EXPECT_GT(timer.time(local).kernels, timer.time(reduced).kernels);
+}
+
+TEST(MeasuredMachine, SaysWhatWasMeasuredOtherwise) {
+  const auto p = plan_on(1);
+  auto profile = profile_of(1);
+  add_blocks(profile, p, 1);
+  EXPECT_EQ(measured_otherwise(p, measured_machine(profile, "here.json")), "");
+  const auto other = with(p, [](Plan& q) { q.threads = 2, q.dtype = base::DType::bf16; });
+  EXPECT_EQ(measured_otherwise(other, measured_machine(profile, "here.json")),
+            "here: it was measured with 1 thread, and a rank has 2; embedding, layers and head of this model were not "
+            "measured and are estimated from products and memory");
+  EXPECT_EQ(measured_otherwise(plan_on(2), measured_machine(profile, "here.json")),
+            "here: 1 rank measured together, and the plan has 2");
+}
+
 // Four ranks on two cores: stages that wait leave their cores to others.
 TEST(MeasuredMachine, RanksThatShareCoresAreFasterWhileOthersWait) {
   auto p = plan_on(1);

@@ -206,6 +206,17 @@ TEST(Search, WhyALayoutIsNotTheBest) {
   EXPECT_NE(slow.find("times the best"), std::string::npos) << slow;
   EXPECT_NE(slow.find("tensor-parallel calls"), std::string::npos) << slow;
   EXPECT_NE(slow.find("--tensor-parallel 1 alone takes"), std::string::npos) << slow;
+  // Four bytes of master and eight of moments, for each parameter, over eight ranks.
+  auto on_host = of;
+  const auto states = 12 * parameter_count(of.plan.model) / 8;
+  const auto offloaded = with_layout(of.plan, "zero=1,offload=optimizer=host", "--why-not");
+  for (const auto& [host_bytes, fits] :
+       {std::pair{states - states / 10, false}, {2 * states, true}, {states * 0, true}}) {
+    on_host.limits.host_bytes = host_bytes;
+    const auto text = why_not(on_host, offloaded, best);
+    EXPECT_EQ(text.find("does not fit: ") == std::string::npos, fits) << text;
+    EXPECT_EQ(text.find("of its GPU's host but --host-memory is") == std::string::npos, fits) << text;
+  }
   EXPECT_THROW(with_layout(of.plan, "tensor-parallel", "--why-not"), base::UsageError);
   EXPECT_THROW(with_layout(of.plan, "tensors=2", "--why-not"), base::Error);
 }

@@ -147,6 +147,26 @@ TEST(ZeroGroups, RoundTrip) {
   EXPECT_THROW(plan_from_json(j.dump(), "plan.json"), base::InputError);
 }
 
+TEST(ZeroGroups, WrongValuesNameTheWordNode) {
+  ParallelLayout layout;
+  auto fields = fields_of(layout);
+  const auto& field = base::field_named(fields, "zero-group", "a layout");
+  const auto refusal = [&](const std::string& text) {
+    try {
+      field.set(text, "--zero-group");
+    } catch (const base::UsageError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("-1"), "--zero-group -1 must lie between 0 and 131072; it may also be node");
+  EXPECT_EQ(refusal("nodes"), "--zero-group 'nodes' is not a whole number; it may also be node");
+  EXPECT_EQ(refusal("node"), "");
+  EXPECT_EQ(layout.zero_group, ParallelLayout::of_a_node);
+  EXPECT_EQ(refusal("8"), "");
+  EXPECT_EQ(layout.zero_group, 8);
+}
+
 TEST(ZeroGroups, AreRefusedWithWhatWouldWork) {
   const auto refused = [](const Plan& p, const std::string& message, const std::string& hint) {
     const auto found = decision_problems(p);

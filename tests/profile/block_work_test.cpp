@@ -84,7 +84,10 @@ TEST(BlockWork, EveryKindOfBlockRunsAlone) {
 
 TEST(BlockWork, LayoutsThatDoNotFitAreLeftOut) {
   const auto model = plan::preset("gpt2-nano");  // without experts, with lanes for four ranks
-  EXPECT_TRUE(profile::block_ceilings(options(model, {{1, 3, 1}, {1, 1, 2}})).empty());
+  const auto o = options(model, {{1, 3, 1}, {1, 1, 2}});
+  EXPECT_TRUE(profile::block_ceilings(o).empty());
+  EXPECT_TRUE(profile::left_out_of_blocks(o).starts_with("micro-batch 1, 3 tensor-parallel and 1 expert-parallel"));
+  EXPECT_EQ(profile::left_out_of_blocks(options(model, {{1, 2, 1}})), "");
 }
 
 TEST(BlockWork, ListsAreRead) {
@@ -99,7 +102,9 @@ TEST(BlockWork, ListsAreRead) {
   EXPECT_EQ(some[1].micro_batch, 5);
   EXPECT_EQ(some[1].tensor, 1);
   EXPECT_EQ(some[1].experts, 2);
-  for (const auto* wrong : {"micro-batch", "micro-batch=", "micro-batch=0", "micro-batch=1,x", "ranks=2"})
+  EXPECT_EQ(read("micro-batch=3,5,expert-parallel=2").size(), 2u);
+  for (const auto* wrong : {"", " ", "3", "micro-batch=1 micro-batch=2", "tensor-parallel=65536 expert-parallel=65536",
+                            "micro-batch", "micro-batch=", "micro-batch=0", "micro-batch=1,x", "ranks=2"})
     EXPECT_THROW(read(wrong), base::UsageError) << wrong;
 }
 

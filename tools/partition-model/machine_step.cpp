@@ -6,6 +6,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/measured_machine.h"
 #include "libtrain/plan/scale.h"
+#include "tools/partition-model/search.h"
 
 #include <fmt/format.h>
 
@@ -19,6 +20,7 @@
 namespace trainyard::tools {
 
 std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigFlags& flags, bool ranks_given) {
+  const bool searching = searches(o);
   if (o.machine.empty()) {
     for (const auto& [given, flag] :
          {std::pair{o.nodes > 0, "--nodes"}, std::pair{o.search, "--search"}, std::pair{!o.assume.empty(), "--assume"},
@@ -30,7 +32,8 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
       if (o.profile.empty())
         throw base::UsageError(fmt::format("{} needs a machine", flag),
                                fmt::format("--machine {}, or --profile PROFILE.json", plan::machine_names().front()));
-      o.machine = std::exchange(o.profile, "");  // the machine that was measured
+      o.machine = o.profile;  // the machine that was measured
+      if (searching) o.profile.clear();
       break;
     }
     if (o.machine.empty()) return {};
@@ -90,10 +93,7 @@ std::string step_time_text(const plan::Plan& p, const plan::StepInterval& step, 
   out += fmt::format("  {} a device, {} without what is recomputed", base::rate_text(device, "FLOP/s"),
                      base::rate_text(model, "FLOP/s"));
   if (peak > 0) out += fmt::format(" ({:.0f} % of its peak)", 100 * model / peak);
-  if (const auto blocks = plan::unmeasured_blocks(p, machine); !blocks.empty())
-    out +=
-        fmt::format("\n  {} has not measured {} of this model, so {} estimated from products and memory", machine.name,
-                    base::listed(blocks, "and"), blocks.size() > 1 ? "their times are" : "its time is");
+  if (const auto note = plan::measured_otherwise(p, machine); !note.empty()) out += "\n  " + note;
   return out + "\n";
 }
 
@@ -112,6 +112,7 @@ Until until_of(const std::string& text, const plan::Plan& p) {
                                                           {"validate-every", &out.validate_every},
                                                           {"validation-sequences", &out.validation_sequences},
                                                           {"save-every", &out.save_every}};
+  std::vector<std::string> given;
   std::istringstream rest(text);
   for (std::string word; std::getline(rest, word, ',');) {
     const auto equals = word.find('=');
@@ -128,8 +129,14 @@ Until until_of(const std::string& text, const plan::Plan& p) {
     if (error != std::errc() || end != number.data() + number.size() || !(n >= 1) || !(n <= most_until) || !whole)
       refuse(fmt::format("{} is no {} from 1 to 1e18", base::one_line(word),
                          key->first == "tokens" ? "number" : "whole number"));
+    if (std::find(given.begin(), given.end(), key->first) != given.end())
+      refuse(fmt::format("{} is given twice", key->first));
+    given.push_back(key->first);
     *key->second = n;
   }
+  if (text.ends_with(',')) refuse("it ends with a comma");
+  if (out.validate_every == 0 && std::find(given.begin(), given.end(), "validation-sequences") != given.end())
+    refuse("validation-sequences need validate-every");
   if ((tokens > 0) == (out.steps > 0)) refuse("give either tokens or steps");
   if (tokens > 0) out.steps = std::ceil(tokens / tokens_of(p));
   return out;
@@ -148,7 +155,7 @@ std::string until_text(const Until& until, double step_seconds, const plan::Plan
                            : 0;
   const double seconds = until.steps * step_seconds + validations + saves;
   const double hours = seconds / 3600, ranks = p.topology.world(), nodes = std::ceil(ranks / machine.devices_per_node);
-  auto out = fmt::format("{} steps: {:.4g} h, {:.4g} node-hours", base::count_text(std::llround(until.steps)), hours,
+  auto out = fmt::format("{}: {:.4g} h, {:.4g} node-hours", base::counted(std::llround(until.steps), "step"), hours,
                          hours * nodes);
   if (machine.device_power > 0)
     out += fmt::format(", {} of the devices", base::rate_text(seconds * machine.device_power * ranks, "J"));

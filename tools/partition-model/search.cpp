@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/layout_text.h"
+#include "libtrain/plan/measured_machine.h"
 #include "tools/common/search_report.h"
 #include "tools/common/table.h"
 #include "tools/partition-model/machine_step.h"
@@ -155,6 +156,10 @@ void require_one_question(const Options& o) {
 }
 
 std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& plan) {
+  if (o.shadow_prices && of.machine.measured)
+    throw base::UsageError(
+        fmt::format("--shadow-prices changes rates, and {} has passes as they were measured", of.machine.name),
+        "a machine with published rates, or leave --shadow-prices out");
   if (!o.scale.empty()) return scale_text(o, of);
   if (!o.frontier.empty()) return frontier_text(o, of);
   if (o.fewest_nodes) return fewest_text(o, of, plan);
@@ -176,6 +181,7 @@ std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& 
     return text + "\n";
   }
   plan = best.plan;
+  if (const auto note = plan::measured_otherwise(plan, of.machine); !note.empty()) base::log_info("{}", note);
   auto out = best_text(o, result);
   if (o.json) return out;
   if (const auto until = until_of(o.until, plan); until.steps > 0)

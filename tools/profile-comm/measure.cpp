@@ -81,6 +81,11 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   c.disk_bytes = base::parse_bytes(o.disk_bytes, "--disk-bytes");
   if (c.disk_bytes > 0)
     c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : base::parent_of(o.output);
+  if (o.blocks != "auto")
+    if (const auto why = profile::left_out_of_blocks(c); !why.empty())
+      throw base::UsageError(
+          fmt::format("--blocks {} does not fit {}: {}", base::one_line(o.blocks), base::one_line(c.model.name), why),
+          "other numbers, or auto");
   c.confidence = o.sweep.confidence;
   c.storage_folders = o.storage_folders;
   if (!o.blocks.empty())

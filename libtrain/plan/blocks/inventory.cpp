@@ -71,20 +71,17 @@ std::int64_t layer_count(const ModelPart& p) {
 
 std::vector<Segment> segments(const ModelPart& p, const Recomputation& recomputation) {
   std::vector<Segment> out;
-  const auto layers = layer_count(p), full = recomputation.full_layers(layers),
-             recomputed = full + recomputation.selective_layers(layers);
+  const auto layers = layer_count(p);
   std::int64_t before = 0;  // layers of the segments so far
   for (auto& segment : segments(p)) {
     if (segment.part != Part::layers) {
       out.push_back(std::move(segment));
       continue;
     }
-    for (auto left = segment.times; left > 0;) {
-      const auto end = before < full ? full : before < recomputed ? recomputed : layers;
-      segment.times = std::min(left, end - before);
-      segment.recompute = recomputation.of_layer(before, layers);
+    for (const auto& run : recomputation.runs(before, segment.times, layers)) {
+      segment.times = run.layers, segment.recompute = run.form;
       out.push_back(segment);
-      segment.first += segment.times, before += segment.times, left -= segment.times;
+      segment.first += run.layers, before += run.layers;
     }
   }
   return out;

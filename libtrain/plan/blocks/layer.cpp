@@ -77,6 +77,14 @@ std::vector<FlatGroup> LayerKind::held_flat_groups(const ModelConfig& m, std::in
   return all;
 }
 
+// As by default, but without the names of their parameters: plans ask often.
+std::vector<FlatGroupOccurrence> LayerKind::occurrences(const ModelConfig& m) const {
+  std::vector<FlatGroupOccurrence> all{{0, {}}};
+  for (const auto& name : m.branches)
+    if (branch_kind(name).has_own_flat_group()) all.push_back({static_cast<int>(all.size()), {}});
+  return all;
+}
+
 // A branch leases its own flat group while it runs, inside the lease of the layer's group.
 BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;

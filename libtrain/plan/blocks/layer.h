@@ -11,6 +11,7 @@ class LayerKind : public BlockKind {
   std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
   std::vector<FlatGroup> held_flat_groups(const ModelConfig& model, std::int64_t index,
                                           const ExpertShare& experts) const override;
+  std::vector<FlatGroupOccurrence> occurrences(const ModelConfig& model) const override;
   BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;

@@ -17,36 +17,42 @@ std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
 
 namespace {
 
-StackBytes on_stack(const Segment& segment, const MicroShape& s) {
-  const auto& m = segment.model;
-  if (segment.recompute == Recompute::selective) return segment.kind->selective_bytes(m, s);
-  const auto bytes = segment.kind->saved_bytes(m, s);
-  if (segment.recompute == Recompute::layers) return {stream_bytes(m, s), stream_bytes(m, s) + bytes, bytes};
+StackBytes on_stack(const BlockKind& kind, const ModelConfig& m, const MicroShape& s, Recompute recompute) {
+  if (recompute == Recompute::selective) return kind.selective_bytes(m, s);
+  const auto bytes = kind.saved_bytes(m, s);
+  if (recompute == Recompute::layers) return {stream_bytes(m, s), stream_bytes(m, s) + bytes, bytes};
   return {bytes, bytes, 0};
 }
 
-// A block runs above what the blocks before it keep.
-StackBytes saved_by(const std::vector<Segment>& blocks, const MicroShape& s, std::int64_t elsewhere) {
-  StackBytes all{0, 0, 0};
-  for (const auto& segment : blocks) {
-    if (segment.times == 0) continue;
-    const auto bytes = on_stack(segment, s);
-    const auto there = segment.part == Part::layers ? std::min(elsewhere, segment.times) : 0,
-               here = segment.times - there;
-    elsewhere -= there;
-    if (there > 0) all.most = std::max(all.most, all.kept + bytes.most - bytes.kept);
-    if (here > 0) all.most = std::max(all.most, all.kept + (here - 1) * bytes.kept + bytes.most);
-    all.kept += here * bytes.kept;
-    all.passing = std::max(all.passing, bytes.passing);
+// What the blocks so far save. A block runs above what the blocks before it keep.
+class Stack {
+ public:
+  explicit Stack(std::int64_t elsewhere) : elsewhere_(elsewhere) {}
+  void add(Part part, std::int64_t times, const StackBytes& bytes) {
+    const auto there = part == Part::layers ? std::min(elsewhere_, times) : 0, here = times - there;
+    elsewhere_ -= there;
+    if (there > 0) all_.most = std::max(all_.most, all_.kept + bytes.most - bytes.kept);
+    if (here > 0) all_.most = std::max(all_.most, all_.kept + (here - 1) * bytes.kept + bytes.most);
+    all_.kept += here * bytes.kept;
+    all_.passing = std::max(all_.passing, bytes.passing);
   }
-  return all;
-}
+  const StackBytes& all() const { return all_; }
+
+ private:
+  std::int64_t elsewhere_;  // inputs of the first layers that are not on the stack
+  StackBytes all_{0, 0, 0};
+};
 
 }  // namespace
 
 StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute,
                        std::int64_t elsewhere) {
-  return saved_by(segments(part, recompute), part.own_shape(shape), elsewhere);
+  const auto s = part.own_shape(shape);
+  Stack stack(elsewhere);
+  for (const auto& segment : segments(part, recompute))
+    if (segment.times > 0)
+      stack.add(segment.part, segment.times, on_stack(*segment.kind, segment.model, s, segment.recompute));
+  return stack.all();
 }
 
 std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pass pass,
@@ -67,37 +73,65 @@ std::int64_t SlotBytes::total(const std::vector<int>& slots) const {
 
 namespace {
 
-// What an evaluation of one block has in its chunk's slot (kept), and in the shared place of what is not kept
-// (passing).
-StackBytes evaluated(const Segment& segment, const MicroShape& s) {
-  const auto bytes = segment.kind->evaluation_bytes(segment.model, s);
-  if (segment.recompute == Recompute::none) return {bytes, bytes, 0};
-  if (segment.recompute == Recompute::layers) return {0, bytes, bytes};
-  return segment.kind->selective_evaluation_bytes(segment.model, s);
+StackBytes evaluated(const BlockKind& kind, const ModelConfig& m, const MicroShape& s, Recompute recompute) {
+  if (recompute == Recompute::selective) return kind.selective_evaluation_bytes(m, s);
+  const auto bytes = kind.evaluation_bytes(m, s);
+  if (recompute == Recompute::layers) return {0, bytes, bytes};
+  return {bytes, bytes, 0};
 }
 
 }  // namespace
 
-// Validation passes use the slots, too. They may need more, if an evaluation's capacity gives experts more places.
-SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute,
-                     const std::vector<int>& slots, const std::vector<std::int64_t>& elsewhere) {
+SlotCounter::SlotCounter(const ModelPart& part, const MicroShape& shape)
+    : stream_(stream_bytes(part.model, part.own_shape(shape))), layers_(layer_count(part)),
+      chunks_(part.chunks.size()) {
   const auto s = part.own_shape(shape);
+  for (const auto& segment : segments(part)) {
+    if (segment.times == 0) continue;
+    auto& blocks = base::at(chunks_, segment.chunk).emplace_back(Blocks{segment.part, segment.times, {}, {}});
+    for (const auto form : recomputations) {
+      if (form != Recompute::none && segment.part != Part::layers) continue;
+      const auto i = static_cast<std::size_t>(form);
+      blocks.saved.at(i) = on_stack(*segment.kind, segment.model, s, form);
+      blocks.evaluated.at(i) = evaluated(*segment.kind, segment.model, s, form);
+    }
+  }
+}
+
+// Validation passes use the slots, too. They may need more, if an evaluation's capacity gives experts more places.
+SlotBytes SlotCounter::with(const Recomputation& recompute, const std::vector<int>& slots,
+                            const std::vector<std::int64_t>& elsewhere) const {
   const bool several = std::accumulate(slots.begin(), slots.end(), 0) > 1;
   SlotBytes out;
-  std::vector<std::vector<Segment>> chunks(part.chunks.size());
-  for (auto& segment : segments(part, recompute)) base::at(chunks, segment.chunk).push_back(std::move(segment));
-  for (const auto& blocks : chunks) {
-    const auto saved = saved_by(blocks, s, elsewhere.empty() ? 0 : elsewhere[out.of_chunk.size()]);
-    auto kept = several ? saved.kept : saved.most, passing = several ? saved.passing : 0;
-    for (const auto& segment : blocks) {
-      const auto bytes = evaluated(segment, s);
-      kept = std::max(kept, several ? bytes.kept : bytes.most);
-      if (several) passing = std::max(passing, bytes.passing);
+  std::int64_t before = 0;  // layers of the blocks so far
+  for (const auto& chunk : chunks_) {
+    Stack stack(elsewhere.empty() ? 0 : elsewhere[out.of_chunk.size()]);
+    StackBytes evaluation{0, 0, 0};
+    const auto add = [&](const Blocks& blocks, Recompute form, std::int64_t times) {
+      const auto i = static_cast<std::size_t>(form);
+      stack.add(blocks.part, times, blocks.saved.at(i));
+      const auto& bytes = blocks.evaluated.at(i);
+      evaluation.kept = std::max(evaluation.kept, several ? bytes.kept : bytes.most);
+      evaluation.passing = std::max(evaluation.passing, bytes.passing);
+    };
+    for (const auto& blocks : chunk) {
+      if (blocks.part != Part::layers) {
+        add(blocks, Recompute::none, blocks.times);
+        continue;
+      }
+      for (const auto& run : recompute.runs(before, blocks.times, layers_)) add(blocks, run.form, run.layers);
+      before += blocks.times;
     }
-    out.of_chunk.push_back(stream_bytes(part.model, s) + kept);
-    out.passing = std::max(out.passing, passing);
+    const auto& saved = stack.all();
+    out.of_chunk.push_back(stream_ + std::max(several ? saved.kept : saved.most, evaluation.kept));
+    if (several) out.passing = std::max({out.passing, saved.passing, evaluation.passing});
   }
   return out;
+}
+
+SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute,
+                     const std::vector<int>& slots, const std::vector<std::int64_t>& elsewhere) {
+  return SlotCounter(part, shape).with(recompute, slots, elsewhere);
 }
 
 namespace {

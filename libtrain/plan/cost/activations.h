@@ -4,6 +4,7 @@
 
 #include "libtrain/plan/blocks/inventory.h"
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -32,8 +33,26 @@ struct SlotBytes {
   std::int64_t passing = 0;
   std::int64_t total(const std::vector<int>& slots) const;
 };
-// slots: for each chunk of the part, the number of micro-batches in flight at one time. elsewhere: for each chunk, of
-// how many layers the inputs are not in memory; empty: all are.
+// The slots of a part with one recomputation after the other. Counts each kind of block once.
+class SlotCounter {
+ public:
+  SlotCounter(const ModelPart& part, const MicroShape& shape);
+  // slots: for each chunk of the part, the number of micro-batches in flight at one time. elsewhere: for each chunk, of
+  // how many layers the inputs are not in memory; empty: all are.
+  SlotBytes with(const Recomputation& recompute, const std::vector<int>& slots,
+                 const std::vector<std::int64_t>& elsewhere = {}) const;
+
+ private:
+  struct Blocks {  // that are alike
+    Part part;
+    std::int64_t times;
+    // By the form of recomputation: what they save, and what an evaluation has in their chunk's slot (kept) and in the
+    // shared place of what is not kept (passing).
+    std::array<StackBytes, recomputations.size()> saved, evaluated;
+  };
+  std::int64_t stream_, layers_;
+  std::vector<std::vector<Blocks>> chunks_;
+};
 SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute,
                      const std::vector<int>& slots, const std::vector<std::int64_t>& elsewhere = {});
 

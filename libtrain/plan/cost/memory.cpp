@@ -8,6 +8,7 @@
 #include "libtrain/plan/cost/matrix_updates.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -51,38 +52,49 @@ std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& 
   return most;
 }
 
-MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro,
-                        const Recomputation& recompute, const InFlight& in_flight) {
+PartMemory::PartMemory(const ModelPart& part, const StateShape& states, const MicroShape& micro, InFlight in_flight)
+    : part_(part), micro_(micro), in_flight_(std::move(in_flight)), slots_(part, micro) {
   const FlatGroupTable table(part, states.topology);
   const auto s = state_bytes(table, states);
-  const ActivationOffload inputs(part, micro, in_flight.activations, recompute, in_flight.slots);
-  const auto activations =
-      (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
-      slot_bytes(part, micro, recompute, in_flight.slots, inputs.layers_of_chunks()).total(in_flight.slots) +
-      inputs.device_buffer_bytes();
-  MemoryBytes out;
   using Category = base::MemoryCategory;
-  auto& of = out.categories;
+  auto& of = others_.categories;
   of[Category::parameters] = s.parameters;
   of[Category::gathered_weights] = s.gathered_weights;
   of[Category::gradients] = s.gradients;
   of[Category::micro_batch_gradients] = s.micro_batch_gradients;
   of[Category::optimizer] = s.optimizer;
-  of[Category::activations] = activations;
+  of[Category::activations] = in_flight_.hears_before ? 2 * stream_bytes(part.model, micro) : 0;
   of[Category::communication_staging] = s.communication_staging + tensor_staging_bytes(part.model, micro) +
                                         expert_staging_bytes(part, micro, Pass::train) +
-                                        stage_staging_bytes(table, states, in_flight.flat_groups_of_stages);
+                                        stage_staging_bytes(table, states, in_flight_.flat_groups_of_stages);
   of[Category::workspace] = workspace_bytes(part, micro, Pass::train);
   if (states.optimizer->collective == OptimizerKind::Collective::whole_matrices)
     of[Category::workspace] =
         std::max(of[Category::workspace], MatrixUpdates(table, states.topology).workspace_bytes(micro.device));
   of[Category::save_snapshot] = s.save_snapshot;
-  of[Category::offload_buffers] = s.offload_buffers + inputs.buffer_bytes();
-  of[Category::offloaded_states] = s.offloaded_states + inputs.host_bytes();
-  out.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight.slots.size())) +
-                (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
-  out.on_host = of.elsewhere(micro.device);
+  of[Category::offload_buffers] = s.offload_buffers;
+  of[Category::offloaded_states] = s.offloaded_states;
+  others_.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight_.slots.size())) +
+                    (in_flight_.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
+}
+
+MemoryBytes PartMemory::with(const Recomputation& recompute) const {
+  using Category = base::MemoryCategory;
+  const ActivationOffload inputs(part_, micro_, in_flight_.activations, recompute, in_flight_.slots);
+  auto out = others_;
+  auto& of = out.categories;
+  of[Category::activations] +=
+      slots_.with(recompute, in_flight_.slots, inputs.layers_of_chunks()).total(in_flight_.slots) +
+      inputs.device_buffer_bytes();
+  of[Category::offload_buffers] += inputs.buffer_bytes();
+  of[Category::offloaded_states] += inputs.host_bytes();
+  out.on_host = of.elsewhere(micro_.device);
   return out;
+}
+
+MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro,
+                        const Recomputation& recompute, const InFlight& in_flight) {
+  return PartMemory(part, states, micro, in_flight).with(recompute);
 }
 
 double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient,

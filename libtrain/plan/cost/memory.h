@@ -36,6 +36,20 @@ struct InFlight {
   Placement activations = {};                           // of the inputs of layers (plan/cost/activation_offload.h)
 };
 
+// The memory of a rank of a part, with one recomputation after the other. Counts once what recomputation does not
+// change. The part's model outlives it.
+class PartMemory {
+ public:
+  PartMemory(const ModelPart& part, const StateShape& states, const MicroShape& micro, InFlight in_flight = {});
+  MemoryBytes with(const Recomputation& recompute) const;
+
+ private:
+  ModelPart part_;
+  MicroShape micro_;
+  InFlight in_flight_;
+  SlotCounter slots_;
+  MemoryBytes others_;  // everything else
+};
 // Equal on every rank of a stage. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank,
 // micro.device where it computes.
 MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro,

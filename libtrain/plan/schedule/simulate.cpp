@@ -43,7 +43,7 @@ struct Link {
   }
 };
 
-struct Held {
+struct HeldBytes {
   std::int64_t micro = -1;
   Kind done = Kind::load;   // the latest action on the micro-batch
   std::int64_t block = -1;  // of the latest pass
@@ -132,13 +132,13 @@ class Stage {
     clock_ += seconds, result.busy += seconds;
   }
 
-  Held& held(const Action& a) {
+  HeldBytes& held(const Action& a) {
     auto& slots = base::at(slots_, a.chunk);
     if (a.slot < 0 || a.slot >= std::ssize(slots) || base::at(slots, a.slot).micro != a.micro)
       wrong("stage {}: {} of micro-batch {}, which slot {} does not hold", index_, name_of(a.kind), a.micro, a.slot);
     return base::at(slots, a.slot);
   }
-  void after(const Action& a, const Held& h, std::initializer_list<Kind> before) const {
+  void after(const Action& a, const HeldBytes& h, std::initializer_list<Kind> before) const {
     if (std::find(before.begin(), before.end(), h.done) == before.end())
       wrong("stage {}: {} of micro-batch {} after its {}", index_, name_of(a.kind), a.micro, name_of(h.done));
   }
@@ -148,12 +148,12 @@ class Stage {
     return a.block < 0 ? seconds : seconds / static_cast<double>(blocks_);
   }
   // The blocks of a chunk pass the micro-batch in order; backward in reverse.
-  void behind_block(const Action& a, const Held& h, std::int64_t before) const {
+  void behind_block(const Action& a, const HeldBytes& h, std::int64_t before) const {
     if (h.block != before)
       wrong("stage {}: {} of micro-batch {} in block {} after block {}", index_, name_of(a.kind), a.micro, a.block,
             h.block);
   }
-  void behind_all_blocks(const Action& a, const Held& h) const { behind_block(a, h, blocks_ - 1); }
+  void behind_all_blocks(const Action& a, const HeldBytes& h) const { behind_block(a, h, blocks_ - 1); }
 
   bool act(const Action& a) {
     if (a.chunk < 0 && a.micro < 0) return of_the_step(a);
@@ -293,7 +293,7 @@ class Stage {
   World& world_;
   int index_;
   const std::vector<Action>& list_;
-  std::vector<std::vector<Held>> slots_;
+  std::vector<std::vector<HeldBytes>> slots_;
   std::vector<std::vector<std::int64_t>> done_;  // micro-batches of each chunk, in order of completion
   std::int64_t blocks_ = 0;                      // of the stage's chunk, if the list works breadth first
   std::map<std::pair<int, std::int64_t>, std::int64_t> latest_backward_;  // micro-batch, for each chunk and block

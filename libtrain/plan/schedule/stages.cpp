@@ -64,4 +64,12 @@ std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, c
   return out;
 }
 
+std::vector<std::string> flat_groups_of_stage(const ModelConfig& m, const Stages& stages, int stage) {
+  std::vector<std::string> out;
+  for (const auto& flat_group : flat_groups_of_stages(m, stages))
+    if (std::find(flat_group.stages.begin(), flat_group.stages.end(), stage) != flat_group.stages.end())
+      out.push_back(flat_group.flat_group);
+  return out;
+}
+
 }  // namespace trainyard::plan

@@ -35,5 +35,7 @@ struct FlatGroupOfStages {
   bool operator==(const FlatGroupOfStages&) const = default;
 };
 std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, const Stages& stages);
+// The names of those that the stage holds.
+std::vector<std::string> flat_groups_of_stage(const ModelConfig& model, const Stages& stages, int stage);
 
 }  // namespace trainyard::plan

@@ -10,9 +10,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trainyard::plan {
@@ -76,6 +78,16 @@ Recompute Recomputation::of_layer(std::int64_t index, std::int64_t layers) const
   const auto whole = full_layers(layers);
   if (index < whole) return Recompute::layers;
   return index < whole + selective_layers(layers) ? Recompute::selective : Recompute::none;
+}
+
+std::vector<Recomputation::Run> Recomputation::runs(std::int64_t before, std::int64_t times,
+                                                    std::int64_t layers) const {
+  std::vector<Run> out;
+  const auto whole = full_layers(layers), recomputed = whole + selective_layers(layers), behind = before + times;
+  for (const auto& [form, end] :
+       {std::pair{Recompute::layers, whole}, {Recompute::selective, recomputed}, {Recompute::none, layers}})
+    if (const auto here = std::min(end, behind) - before; here > 0) out.push_back({form, here}), before += here;
+  return out;
 }
 
 std::string recomputation_text(const Recomputation& r) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trainyard::plan {
 
@@ -22,6 +23,12 @@ struct Recomputation {
   std::int64_t full_layers(std::int64_t layers) const;
   std::int64_t selective_layers(std::int64_t layers) const;
   Recompute of_layer(std::int64_t index, std::int64_t layers) const;
+  // The runs of one form among `times` layers behind the first `before` of `layers` layers.
+  struct Run {
+    Recompute form;
+    std::int64_t layers;
+  };
+  std::vector<Run> runs(std::int64_t before, std::int64_t times, std::int64_t layers) const;
   bool operator==(const Recomputation&) const = default;
 };
 
