@@ -47,9 +47,9 @@ plan::Machine machine_of_start(const RunConfig& config, const plan::Plan& plan, 
                    machine.device == base::DeviceKind::cuda ? "GPUs" : "no GPUs",
                    plan.device == base::DeviceKind::cuda ? "GPUs" : "the CPU"),
         base::text(
-            "a profile of this machine on as many ranks: mpirun -n {} profile-comm --local --blocks auto --model "
-            "{} --vocabulary {} --sequence {} --threads {} --output profile.json",
-            plan.topology.world(), base::one_line(config.model), plan.model.vocabulary, plan.sequence, plan.threads));
+            "mpirun -n {} profile-comm --blocks auto measures this machine, with $model {} $sequence {} $threads "
+            "{} and a vocabulary of {}",
+            plan.topology.world(), base::one_line(config.model), plan.sequence, plan.threads, plan.model.vocabulary));
   if (!machine.measured) machine.devices_per_node = ranks_on_node;
   return machine;
 }

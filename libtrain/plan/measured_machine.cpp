@@ -97,7 +97,7 @@ Machine measured_machine(const Profile& profile, const std::string& where) {
   const auto need = [&](double rate, const char* what) {
     if (rate <= 0)
       throw base::InputError(fmt::format("{} has no rates of {}, so a step has no time", where, what),
-                             "profile-comm --local --blocks auto --model MODEL measures what a planner needs");
+                             "profile-comm --blocks auto measures what a planner needs");
     return rate;
   };
   Machine m;

@@ -45,7 +45,7 @@ std::size_t index_of(Recompute r) {
 
 [[noreturn]] void refuse_unknown(const Machine& m, const char* rate, const char* what) {
   throw base::InputError(fmt::format("the machine {} has no {}, which {} needs", m.name, rate, what),
-                         m.measured ? std::string("measure it: profile-comm --local, with --storage FOLDERS for disks")
+                         m.measured ? std::string("profile-comm --storage FOLDERS measures disks, beside a rank itself")
                                     : base::text("add it to a file of your own: $machine FILE.toml"));
 }
 

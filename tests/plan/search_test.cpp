@@ -337,7 +337,7 @@ TEST(Search, AddsInsideNodesWhereTheNetworkIsSlow) {
   EXPECT_EQ(best.plan.reduction_ranks_per_node, 4);
   EXPECT_NE(layout_text(best.plan).find("--reduction-ranks-per-node 4"), std::string::npos);
   of.space.reduction_nodes = false;
-  EXPECT_GT(search(of).best.front().time.seconds, 1.5 * best.time.seconds);
+  EXPECT_GT(search(of).best.front().time.seconds, 1.2 * best.time.seconds);
 }
 
 }  // namespace search_test

@@ -278,7 +278,7 @@ int main(int argc, char** argv) {
   app.add_option("--machine", o.machine,
                  "what the ranks run on: predict the time of a step. One of " +
                      base::listed(plan::machine_names(), "or") +
-                     ", a TOML file, or a profile of profile-comm --local --blocks auto")
+                     ", a TOML file, or a profile of profile-comm --blocks auto")
       ->group("Time");
   app.add_flag("--show-machine", o.show_machine, "print the machine's file, to change a copy of it")->group("Time");
   app.add_option("--nodes", o.nodes, "nodes of the machine, in place of --ranks; default: one")

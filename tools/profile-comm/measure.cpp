@@ -113,8 +113,6 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
     throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
   if (links && !o.local && !o.storage_folders.empty())
     throw base::UsageError("--storage measures folders of a rank, and this measures links only", "add --local");
-  if (links && !o.local && !o.blocks.empty())
-    throw base::UsageError("--blocks measures what a rank computes, and this measures links only", "add --local");
   if (!links) r.families.clear();
   if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr, fair_threads);
   return r;

@@ -194,6 +194,7 @@ void resolve_texts(ProfileOptions& o) {
     o.storage_folders = items(o.storage, "--storage");
     if (disk_bytes == 0) throw base::UsageError("--storage with --disk-bytes 0 measures nothing", "--disk-bytes 1GiB");
   }
+  if (!o.blocks.empty()) o.local = true;  // blocks are of a rank itself
   if (o.json && o.csv) throw base::UsageError("--json and --csv are both given", "stdout holds one of them");
   if (!o.plan.empty() && !o.groups.empty())
     throw base::UsageError("--plan and --groups are both given", "a plan names its own groups");

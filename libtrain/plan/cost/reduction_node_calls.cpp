@@ -70,15 +70,6 @@ void add_reductions(std::vector<SizedCalls>& out, const ReducedRange& r, int dat
 
 }  // namespace
 
-std::int64_t reduction_staging(const FlatGroupTable& table, const StateShape& shape) {
-  const ReductionNodes nodes(shape.topology);
-  if (!nodes.any()) return table.largest_shared();
-  std::int64_t most = 0;
-  for (const auto& e : table.entries())
-    if (e.shards > 1) most = std::max(most, node_staging(nodes, {e.layout.shard, shape.reduction_piece}));
-  return most;
-}
-
 std::vector<SizedCalls> reduction_node_calls(const FlatGroupTable& table, const StateShape& shape, int data_rank,
                                              std::int64_t most) {
   std::vector<SizedCalls> out;

@@ -9,9 +9,6 @@
 
 namespace trainyard::plan {
 
-// Elements that a rank stages for the largest reduction of flat groups; 0 if none of them is reduced over ranks.
-std::int64_t reduction_staging(const FlatGroupTable& table, const StateShape& shape);
-
 // The reductions of a step: calls inside the node, of which a node without contributions has none, and exchanges
 // between nodes. Empty without such nodes. `data_rank`: along the data axis, which is the reduction position.
 std::vector<SizedCalls> reduction_node_calls(const FlatGroupTable& table, const StateShape& shape, int data_rank,

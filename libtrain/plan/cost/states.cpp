@@ -5,7 +5,7 @@
 #include "libtrain/plan/cost/factored_moments.h"
 #include "libtrain/plan/cost/offload.h"
 #include "libtrain/plan/cost/parameter_norms.h"
-#include "libtrain/plan/cost/reduction_node_calls.h"
+#include "libtrain/plan/grid/reduction_nodes.h"
 #include "libtrain/plan/grid/zero_groups.h"
 
 namespace trainyard::plan {
@@ -87,6 +87,15 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
                     factored_state_bytes(table, *s.optimizer);
   if (s.offload.any()) move_elsewhere(b, table, s);
   return b;
+}
+
+std::int64_t reduction_staging(const FlatGroupTable& table, const StateShape& shape) {
+  const ReductionNodes nodes(shape.topology);
+  if (!nodes.any()) return table.largest_shared();
+  std::int64_t most = 0;
+  for (const auto& e : table.entries())
+    if (e.shards > 1) most = std::max(most, node_staging(nodes, {e.layout.shard, shape.reduction_piece}));
+  return most;
 }
 
 }  // namespace trainyard::plan

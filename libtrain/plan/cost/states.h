@@ -81,4 +81,7 @@ struct StateBytes {
 };
 StateBytes state_bytes(const FlatGroupTable& table, const StateShape& shape);
 
+// Elements that a rank stages for the largest reduction of flat groups; 0 if none of them is reduced over ranks.
+std::int64_t reduction_staging(const FlatGroupTable& table, const StateShape& shape);
+
 }  // namespace trainyard::plan

@@ -107,7 +107,7 @@ void require_links(const Machine& m, int ranks) {
     if (rate <= 0)
       throw base::InputError(
           fmt::format("the machine {} has no {}, which {} need", m.name, what, base::counted(ranks, "rank")),
-          m.measured ? fmt::format("measure on as many: mpirun -n {} profile-comm --local --blocks auto ...", ranks)
+          m.measured ? fmt::format("measure on as many: mpirun -n {} profile-comm --blocks auto", ranks)
                      : base::text("add it to a file of your own: $machine FILE.toml"));
   };
   if (ranks > 1 && m.devices_per_node > 1) need(m.link_bandwidth, "link-bandwidth");
