@@ -233,12 +233,12 @@ std::string programs_with(const std::string& word) {
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
       "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "
       "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype master offload "
-      "gradient-sums accumulation-order machine ";
+      "gradient-sums accumulation-order ";
   constexpr std::string_view of_train =
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
       "beta2 beta2-decay epsilon momentum nesterov scale-parameter weight-decay decay-embeddings clip loss-scale "
       "skip-outliers steps seed document-mask objective mask-rate mask-words communicator offload-dir memory-limit "
-      "host-memory "
+      "host-memory machine "
       "output "
       "plan save-every keep resume init-from change stop-after validate-every "
       "validation-sequences save-throttle progress hang-timeout collective-delay trace trace-steps profile-step ";

@@ -287,9 +287,10 @@ int main(int argc, char** argv) {
   app.add_option("--assume", o.assume,
                  "what another program does: unfused-attention, no-overlap, whole-recomputation, rings, with commas")
       ->group("Time");
-  app.add_option("--until", o.until,
-                 "also say hours, node-hours and joules: tokens=1e12 or steps=1000; with "
-                 "validate-every=100,validation-sequences=64,save-every=500 also of these")
+  app.add_option(
+         "--until", o.until,
+         "also say hours, node-hours and joules: tokens=1e12 or steps=1000; after a comma also validate-every=100, "
+         "validation-sequences=64 or save-every=500")
       ->group("Time");
   app.add_flag("--search", o.search, "the best layouts: of all settings of the layout that no flag gives")
       ->group("Search");
