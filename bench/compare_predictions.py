@@ -14,7 +14,7 @@ from statistics import median
 DENSE = {"layers": 4, "hidden": 192, "heads": 4, "ffn": 768, "context": 128}
 MODELS = {
     "dense": DENSE,
-    "experts": {"layers": 4, "hidden": 128, "heads": 4, "ffn": 512, "context": 128, "branches": ["attention", "experts"], "experts-count": 8, "experts-top-k": 2},
+    "experts": {"layers": 4, "hidden": 128, "heads": 4, "ffn": 512, "context": 128, "experts-count": 8, "experts-top-k": 2},
     "sparse": {"layers": 4, "hidden": 128, "heads": 4, "ffn": 512, "context": 256, "attention-layout": "sliding", "attention-block": 32, "attention-window": 3},
     "offload": DENSE,
 }
@@ -29,7 +29,7 @@ LAYOUTS = {
         "--pipeline-parallel 2 --zero 1 --micro-batch 1", "--pipeline-parallel 4 --micro-batch 1", "--pipeline-parallel 2 --tensor-parallel 2 --micro-batch 1"],
 }
 EXPERTS = {2: ["--expert-parallel 2 --zero 1 --micro-batch 2", "--expert-parallel 2 --zero 3 --micro-batch 4"], 4: ["--expert-parallel 4 --zero 1 --micro-batch 1"]}
-OFFLOAD = {1: ["--offload optimizer=disk --micro-batch 2", "--offload optimizer=disk,parameters=disk --micro-batch 4"],
+OFFLOAD = {1: ["--offload optimizer=disk --micro-batch 2", "--offload optimizer=disk,parameters=disk --zero 3 --micro-batch 4"],
            2: ["--offload optimizer=disk --zero 1 --micro-batch 2", "--offload optimizer=disk,parameters=disk --zero 3 --micro-batch 2"],
            4: ["--offload optimizer=disk --zero 1 --micro-batch 1"]}
 
