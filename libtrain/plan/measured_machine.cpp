@@ -67,10 +67,10 @@ const CommSeries* MeasuredMachine::series_of(const std::string& operation, const
                                              base::DType type) const {
   const CommSeries* best = nullptr;
   const auto name = base::name_of(type);
-  // Smaller is nearer: the number of ranks, then the dtype, then as many groups at the same time as there can be.
+  // Smaller is nearer: the number of ranks, the dtype, the name, then as many groups at the same time as there can be.
   const auto far = [&](const CommSeries& s) {
     return 100 * std::abs(std::log2(static_cast<double>(s.ranks) / ranks)) +
-           (s.type == name || !adds(operation) ? 0 : 1) - 1e-3 * s.groups;
+           (s.type == name || !adds(operation) ? 0 : 1) - 1e-3 * s.groups - (s.group == group ? 0.5 : 0);
   };
   for (const auto& s : communication_)
     if (s.operation == operation && !s.fit.segments.empty() &&
