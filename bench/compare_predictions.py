@@ -1,14 +1,14 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """Step times that partition-model predicts from a profile of this machine, beside those that train takes, over many layouts of four models.
 
     python3 bench/compare_predictions.py --build build/release --data DATA [--ranks 1,2,4] [--models dense,experts,sparse,offload] [--steps 16] [--rounds 4] [--work FOLDER] [--json FILE]
 
-DATA is a folder of token shards. For each model and number of ranks profile-comm measures links, blocks and folders once (kept in FOLDER for the next call). Then every layout is
-predicted and run, by turns over `--rounds`: a machine that changes its speed must not favour some layouts. A layout's time is the median of its steps over all rounds, without
-the first step of each run. Errors are |predicted / measured - 1|. Regret: the measured time of the layout that was predicted to be the fastest of a model and number of ranks, over
-the least measured time. Run it on a machine without other work.
+DATA is a folder of token shards. In each of `--rounds` rounds, for each model and number of ranks, profile-comm measures links, blocks and folders, and then every layout is
+predicted and run: a machine that changes its speed must favour neither some layouts nor predictions. A layout's time is the median of its steps over all rounds, without the
+first step of each run; its prediction is the median of those of all rounds. Errors are |predicted / measured - 1|. Regret: the measured time of the layout that was predicted to be the
+fastest of a model and number of ranks, over the least measured time. Run it on a machine without other work. It waits until the cores are free before each program.
 """
-import argparse, json, os, shutil, subprocess, sys
+import argparse, json, os, shutil, subprocess, sys, time
 from statistics import median
 
 DENSE = {"layers": 4, "hidden": 192, "heads": 4, "ffn": 768, "context": 128}
@@ -18,7 +18,7 @@ MODELS = {
     "sparse": {"layers": 4, "hidden": 128, "heads": 4, "ffn": 512, "context": 256, "attention-layout": "sliding", "attention-block": 32, "attention-window": 3},
     "offload": DENSE,
 }
-# by ranks: what is added to the flags of all
+#by ranks : what is added to the flags of all
 LAYOUTS = {
     1: ["--micro-batch 1", "--micro-batch 2", "--micro-batch 4", "--micro-batch 8", "--micro-batch 2 --recompute selective", "--micro-batch 4 --recompute full",
         "--micro-batch 1 --local-accumulation 2"],
@@ -40,7 +40,20 @@ def layouts(model, ranks):
     return LAYOUTS.get(ranks, []) + (EXPERTS.get(ranks, []) if model == "experts" else [])
 
 
+def calm():
+    """Waits until tasks hardly wait for cores, at most 40 s: programs poll less where others compete for the cores, also where these have ended just now."""
+    for _ in range(80):
+        try:
+            with open("/proc/pressure/cpu") as f:
+                if float(f.readline().split("avg10=")[1].split()[0]) < 30:
+                    return
+        except (OSError, IndexError):
+            return
+        time.sleep(0.5)
+
+
 def run(command, folder):
+    calm()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
@@ -60,7 +73,7 @@ def main():
     p.add_argument("--steps", type=int, default=16)
     p.add_argument("--rounds", type=int, default=4)
     p.add_argument("--threads", type=int, default=0, help="of a rank; default: the cores over the ranks, at least 1")
-    p.add_argument("--budget", default="90s", help="of each profile")
+    p.add_argument("--budget", default="30s", help="of each profile, for each rank that shares a core")
     p.add_argument("--batch", type=int, default=8, help="sequences of a step")
     p.add_argument("--only", default="", help="only layouts with these words")
     p.add_argument("--work", default="predictions")
@@ -81,37 +94,43 @@ def main():
             with open(toml, "w") as f:
                 for key, value in keys.items():
                     f.write(f"{key} = {json.dumps(value)}\n")
-            profile = os.path.join(work, f"profile-{model}-{ranks}.json")
-            if not os.path.exists(profile):
-                command = launched(ranks) + [os.path.join(bin_, "profile-comm"), "--local", "--blocks", "auto", "--model", toml, "--vocabulary", str(vocabulary), "--threads", str(threads),
-                                             "--budget", o.budget, "--max-bytes", "16MiB", "--factor", "4", "--disk-bytes", "16MiB", "--output", profile]
-                command += ["--storage", os.path.join(work, "disk")] if model == "offload" else []
-                print(f"measuring {model} on {ranks} ranks", file=sys.stderr, flush=True)
-                run(command, work)
             for layout in wanted:
                 flags = ["--model", toml, "--global-batch", str(o.batch), "--threads", str(threads), "--lanes", "4"] + layout.split()
-                predict = [os.path.join(bin_, "partition-model"), "--vocabulary", str(vocabulary), "--machine", profile, "--ranks", str(ranks), "--json"] + flags
-                plan = json.loads(run(predict, work))
-                cases.append({"model": model, "ranks": ranks, "layout": layout, "flags": flags, "predicted": plan["predicted"]["step_seconds"], "seconds": []})
+                cases.append({"model": model, "ranks": ranks, "threads": threads, "layout": layout, "flags": flags, "predictions": [], "seconds": []})
     for turn in range(o.rounds):
         for i, case in enumerate(cases):
+            model, ranks = case["model"], case["ranks"]
+            profile = os.path.join(work, f"profile-{model}-{ranks}-{turn}.json")
+            if not os.path.exists(profile):
+                print(f"round {turn + 1}: measuring {model} on {ranks} ranks", file=sys.stderr, flush=True)
+                budget = f"{float(o.budget.rstrip('s')) * max(1, ranks * case['threads'] / len(os.sched_getaffinity(0))):.0f}s"
+                command = launched(ranks) + [os.path.join(bin_, "profile-comm"), "--local", "--blocks", "auto", "--model", case["flags"][1], "--vocabulary", str(vocabulary)]
+                command += ["--threads", str(case["threads"]), "--budget", budget, "--max-bytes", "4MiB", "--factor", "8", "--disk-bytes", "16MiB", "--output", profile]
+                command += ["--storage", os.path.join(work, "disk")] if model == "offload" else []
+                run(command, work)
+            predict = [os.path.join(bin_, "partition-model"), "--vocabulary", str(vocabulary), "--machine", profile, "--ranks", str(ranks), "--json"] + case["flags"]
+            case["predictions"].append(json.loads(run(predict, work))["predicted"]["step_seconds"])
             out = os.path.join(work, "run")
             shutil.rmtree(out, ignore_errors=True)
-            command = launched(case["ranks"]) + [os.path.join(bin_, "train"), "--data", data, "--output", out, "--steps", str(o.steps)] + case["flags"]
+            command = launched(ranks) + [os.path.join(bin_, "train"), "--data", data, "--output", out, "--steps", str(o.steps)] + case["flags"]
             command += ["--offload-dir", os.path.join(work, "disk")] if "--offload" in case["flags"] else []
             print(f"round {turn + 1}, layout {i + 1} of {len(cases)}", file=sys.stderr, end="\r", flush=True)
             run(command, work)
             with open(os.path.join(out, "metrics.jsonl")) as f:
                 case["seconds"].append([json.loads(line)["step_seconds"] for line in f if '"step_seconds"' in line][1:])
             shutil.rmtree(out, ignore_errors=True)
+            if o.json:
+                with open(o.json, "w") as f:
+                    json.dump(cases, f, indent=1)
     print(f"{'model':<9}{'ranks':>5}  {'layout':<66}{'measured':>10}{'predicted':>11}{'error':>8}  inside")
     for case in cases:
-        measured, said = median(s for round_ in case["seconds"] for s in round_), case["predicted"]
+        measured, said = median(s for round_ in case["seconds"] for s in round_), {k: median(p[k] for p in case["predictions"]) for k in ("median", "low", "high")}
+        case["predicted"] = said
         case["measured"], case["error"] = measured, said["median"] / measured - 1
         case["inside"] = said["low"] <= measured <= said["high"]
         print(f"{case['model']:<9}{case['ranks']:>5}  {case['layout']:<66}{measured * 1e3:>7.1f} ms{said['median'] * 1e3:>8.1f} ms{100 * case['error']:>6.1f} %  {'yes' if case['inside'] else 'no'}")
     errors, inside = [abs(c["error"]) for c in cases], sum(c["inside"] for c in cases)
-    # how far apart the machine's own answers are: every other round against the rest
+#how far apart the machine's own answers are: every other round against the rest
     halves = [[median(s for r in c["seconds"][from_::2] for s in r) for from_ in (0, 1)] for c in cases if o.rounds > 1]
     if halves:
         print(f"two measurements of a layout differ by {100 * median(abs(a / b - 1) for a, b in halves):.1f} % in the median")

@@ -39,8 +39,11 @@ std::string checksum_of(const Segment& s) {
   return fmt::format("{:08x}", base::crc32c(text.data(), text.size()));
 }
 
-std::string kind_of(const Segment& s, const MicroShape& m) {
-  return fmt::format("{} {}", base::name_of(m.dtype), checksum_of(s));
+constexpr const char* with_calls = "calls";
+
+std::string kind_of(const Segment& s, const MicroShape& m, BlockCalls calls) {
+  return fmt::format("{}{} {}", calls == BlockCalls::made ? fmt::format("{} ", with_calls) : "", base::name_of(m.dtype),
+                     checksum_of(s));
 }
 
 double distance(double a, double b) { return std::abs(std::log2(a / b)); }
@@ -69,9 +72,9 @@ std::string block_rate_name(Part part, BlockPass pass) {
   return fmt::format("block.{}.{}", block_word(part), word_of(pass));
 }
 
-std::string block_rate_shape(const Segment& s, const MicroShape& m) {
+std::string block_rate_shape(const Segment& s, const MicroShape& m, BlockCalls calls) {
   return fmt::format("b{} s{} t{}{} e{} {}", m.batch, m.sequence, m.tensor, m.sequence_parallel ? " sp" : "",
-                     m.experts.across(), kind_of(s, m));
+                     m.experts.across(), kind_of(s, m, calls));
 }
 
 std::optional<MeasuredBlocks::BatchShape> MeasuredBlocks::parsed(const std::string& text) {
@@ -83,8 +86,10 @@ std::optional<MeasuredBlocks::BatchShape> MeasuredBlocks::parsed(const std::stri
   std::string batch, sequence, tensor, next;
   words >> batch >> sequence >> tensor >> next;
   if (next == "sp") out.layout.sequence_parallel = true, words >> next;
-  std::string dtype, checksum;
-  words >> dtype >> checksum;
+  std::string calls, dtype, checksum;
+  words >> dtype;
+  if (dtype == with_calls) calls = dtype + " ", words >> dtype;
+  words >> checksum;
   out.batch = number(batch, 'b'), out.layout.sequence = number(sequence, 's');
   out.layout.tensor = static_cast<int>(number(tensor, 't')), out.layout.experts = static_cast<int>(number(next, 'e'));
   const auto possible = [](std::int64_t n) { return n >= 1 && n <= (1 << 20); };
@@ -92,7 +97,7 @@ std::optional<MeasuredBlocks::BatchShape> MeasuredBlocks::parsed(const std::stri
       !possible(out.layout.experts) || std::int64_t{out.layout.tensor} * out.layout.experts > (1 << 20) ||
       checksum.empty())
     return {};
-  out.kind = fmt::format("{} {}", dtype, checksum);
+  out.kind = fmt::format("{}{} {}", calls, dtype, checksum);
   return out;
 }
 
@@ -104,8 +109,8 @@ MeasuredBlocks::MeasuredBlocks(const Profile& profile) {
 }
 
 std::optional<double> MeasuredBlocks::seconds(const Segment& s, const MicroShape& m, BlockPass pass,
-                                              const Estimated& estimated) const {
-  const auto block = by_block_.find(block_rate_name(s.part, pass) + " " + kind_of(s, m));
+                                              const Estimated& estimated, BlockCalls calls) const {
+  const auto block = by_block_.find(block_rate_name(s.part, pass) + " " + kind_of(s, m, calls));
   if (block == by_block_.end()) return {};
   const Layout wanted{m.sequence, m.tensor, m.sequence_parallel, m.experts.across()};
   if (const auto same = block->second.find(wanted); same != block->second.end()) return on_line(same->second, m.batch);
@@ -116,8 +121,9 @@ std::optional<double> MeasuredBlocks::seconds(const Segment& s, const MicroShape
   };
   const auto nearest = std::min_element(block->second.begin(), block->second.end(),
                                         [&](const auto& a, const auto& b) { return far(a.first) < far(b.first); });
-  auto there = m;
   const auto& o = nearest->first;
+  if (calls == BlockCalls::made && (o.tensor != wanted.tensor || o.experts != wanted.experts)) return {};
+  auto there = m;
   there.sequence = o.sequence, there.tensor = o.tensor, there.sequence_parallel = o.sequence_parallel;
   there.experts.tensor = o.tensor, there.experts.parts = o.experts * o.tensor;
   return on_line(nearest->second, m.batch) * estimated(m) / estimated(there);

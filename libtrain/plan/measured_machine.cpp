@@ -48,6 +48,19 @@ double largest_link_rate(const Profile& profile) {
   return best;
 }
 
+// Of each turn through the blocks: what a block took then over what it took in the median, in the median of all blocks.
+std::vector<double> turns(const Profile& profile) {
+  std::vector<double> out;
+  for (std::size_t turn = 0;; ++turn) {
+    std::vector<double> blocks;
+    for (const auto& rate : profile.local)
+      if (rate.name.starts_with("block.") && rate.unit == "s" && rate.repeats.size() > turn && rate.value > 0)
+        blocks.push_back(rate.repeats[turn] / rate.value);
+    if (blocks.empty()) return out;
+    out.push_back(base::median(std::move(blocks)));
+  }
+}
+
 }  // namespace
 
 MeasuredMachine::MeasuredMachine(const Profile& profile)
@@ -59,6 +72,11 @@ MeasuredMachine::MeasuredMachine(const Profile& profile)
   const double of_a_node = std::ceil(profile.ranks / std::max<double>(1, static_cast<double>(profile.nodes.size())));
   if (profile.cores > 0 && profile.device == "cpu")
     ranks_of_core = std::max(1.0, of_a_node * profile.threads / profile.cores);
+  if (auto all = turns(profile); !all.empty()) {
+    const auto most = base::prediction_interval(std::move(all));
+    if (most.low > 0) at_times_faster = std::max(1.0, 1 / most.low);
+    at_times_slower = std::max(1.0, most.high);
+  }
 }
 
 // Of one node any group of as many ranks will do. Of several nodes the group must have the same name, or be the world,

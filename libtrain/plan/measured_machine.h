@@ -24,6 +24,9 @@ struct MeasuredMachine {
   // How many ranks a node had when blocks were measured, for each core that they kept busy; at least 1. Above 1, ranks
   // share cores, so each is faster while others wait.
   double ranks_of_core = 1;
+  // How much faster and slower the machine was at some times of the measurement than in the median, at least 1: what
+  // one turn through all blocks took, in nine of ten turns.
+  double at_times_faster = 1, at_times_slower = 1;
 
   // A call as it was measured, over groups of as many ranks if there are such, else of the nearest number. nullopt: the
   // operation was not measured.

@@ -13,6 +13,7 @@
 #include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/machine_time.h"
 #include "libtrain/plan/measured_machine.h"
+#include "libtrain/plan/schedule/shared_cores.h"
 
 #include <algorithm>
 #include <functional>
@@ -144,7 +145,7 @@ namespace {
 // A rank that computes on all of its cores has none left for collectives and updates beside its passes.
 bool overlaps(const Machine& machine) { return machine.device == base::DeviceKind::cuda; }
 
-// By how much a rank is faster while the ranks that share its cores wait.
+// By how much a rank is faster while all others that share its cores wait.
 double faster_alone(const Plan& plan, const Machine& machine) {
   return machine.measured && plan.pipeline > 1 ? machine.measured->ranks_of_core : 1;
 }
@@ -220,6 +221,8 @@ StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment
     };
     calls(of(Pass::evaluate), of(Pass::train), out.experts);
   }
+  take_measured_calls(plan, s, recompute, out);
+  add_sums(plan, s, out);
   return out;
 }
 
@@ -285,17 +288,19 @@ double StepTimer::run_seconds(const Plan& plan, const std::vector<BlockSeconds>&
   return place->second;
 }
 
+double StepTimer::message(const Plan& plan) const {
+  return message_seconds(machine_, plan.topology, static_cast<double>(stream_bytes(plan.model, plan.micro())));
+}
+
 // The lists of all stages for so many micro-batches of a rank.
 Simulated StepTimer::simulated(const Plan& plan, const std::vector<BlockSeconds>& parts, std::int64_t micros) const {
   std::vector<PartCosts> costs;
   for (const auto& part : parts) costs.push_back({part.forward, part.inputs, part.weights, 0});
-  const double message =
-      message_seconds(machine_, plan.topology, static_cast<double>(stream_bytes(plan.model, plan.micro())));
   std::vector<std::vector<Action>> lists;
   const BatchPlan batch{micros, 1, 1, 1};
   for (int stage = 0; stage < plan.pipeline; ++stage)
     lists.push_back(step_actions(batch, 0, pipeline_of(plan, stage, batch), stage));
-  auto run = simulate(lists, plan.virtual_stages, costs, message, micros);
+  auto run = simulate(lists, plan.virtual_stages, costs, message(plan), micros);
   TRAINYARD_ASSERT(run.problem.empty(), "the lists of a plan do not end: {}", run.problem);
   return run;
 }
@@ -307,7 +312,14 @@ Simulated StepTimer::run(const Plan& plan) { return simulated(plan, parts(plan),
 double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const {
   const std::int64_t micros = plan.batch().micros_of(0), stages = plan.pipeline, few = 2 * stages + micros % stages,
                      more = few + stages;
-  const auto seconds = [&](std::int64_t of) { return simulated(plan, parts, of).seconds; };
+  const double faster = faster_alone(plan, machine_);
+  const auto seconds = [&](std::int64_t of) {
+    if (faster == 1) return simulated(plan, parts, of).seconds;
+    auto dedicated = parts;
+    for (auto& part : dedicated) part.forward /= faster, part.inputs /= faster, part.weights /= faster;
+    return shared_core_seconds(simulated(plan, dedicated, of), static_cast<int>(std::ssize(parts)), faster,
+                               message(plan));
+  };
   if (micros <= more) return seconds(micros);
   const double of_few = seconds(few), of_more = seconds(more);
   return of_few + static_cast<double>((micros - few) / stages) * (of_more - of_few);
@@ -325,10 +337,8 @@ StepTime StepTimer::time(const Plan& plan) {
     return sum;
   };
   auto most = of_stage(0);
-  double mean_busy = most.all() / plan.pipeline;
   for (int stage = 1; stage < plan.pipeline; ++stage) {
     const auto other = of_stage(stage);
-    mean_busy += other.all() / plan.pipeline;
     if (other.all() > most.all()) most = other, out.stage = stage;
   }
   const auto batch = plan.batch();
@@ -336,8 +346,7 @@ StepTime StepTimer::time(const Plan& plan) {
   out.products = micros * most.products, out.attention = micros * most.attention, out.kernels = micros * most.kernels;
   out.tensor = micros * most.tensor, out.experts = micros * most.experts;
   const double busy = micros * most.all(), backward = most.inputs + most.weights;
-  double run = run_seconds(plan, all);
-  if (const double faster = faster_alone(plan, machine_); faster > 1) run = std::max(run / faster, micros * mean_busy);
+  const double run = run_seconds(plan, all);
   if (run < busy)
     for (auto* part : {&out.products, &out.attention, &out.kernels, &out.tensor, &out.experts}) *part *= run / busy;
   out.idle = std::max(0.0, run - busy);
@@ -377,7 +386,7 @@ double StepTimer::validation(const Plan& plan, std::int64_t sequences) {
   return through + (rounds - 1) * most + rounds * (overlaps(machine_) ? std::max(0.0, gathers - most) : gathers);
 }
 
-double StepTimer::passes(const Plan& plan) { return run_seconds(plan, parts(plan)) / faster_alone(plan, machine_); }
+double StepTimer::passes(const Plan& plan) { return run_seconds(plan, parts(plan)); }
 
 // Before a stage's first forward every stage before has one. Behind its last backward each has one as well, unless
 // weight gradients come last.
@@ -432,7 +441,11 @@ StepInterval step_interval(const Plan& plan, const Machine& machine, const Execu
   const auto with = [&](double factor) {
     return StepTimer(plan.model, with_rates(machine, factor), execution).time(plan);
   };
-  return {with(1), with(rates_within).seconds, with(1 / rates_within).seconds};
+  double faster = rates_within, slower = rates_within;
+  if (machine.measured)
+    faster = std::max(faster, machine.measured->at_times_faster),
+    slower = std::max(slower, machine.measured->at_times_slower);
+  return {with(1), with(faster).seconds, with(1 / slower).seconds};
 }
 
 PredictedStep predicted_step(const StepInterval& interval, const Machine& machine) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "libtrain/plan/machine/machine.h"
+#include "libtrain/plan/measured_blocks.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/schedule/simulate.h"
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -93,9 +95,19 @@ class StepTimer {
   const std::vector<OfRecomputations>& blocks(const Plan& plan);  // of each kind of block, in this plan
   std::vector<BlockSeconds> parts(const Plan& plan);              // of each part of plan.stages
   BlockSeconds block_seconds(const Plan& plan, const Segment& segment, Recompute recompute) const;
+  // Of a block as the machine measured it; nullopt: it did not.
+  struct MeasuredPasses {
+    double forward = 0, all = 0;
+    std::optional<double> weights;  // weight gradients apart
+  };
+  std::optional<MeasuredPasses> measured(const Plan& plan, const Segment& segment, Recompute recompute,
+                                         BlockCalls calls) const;
   void take_measured(const Plan& plan, const Segment& segment, Recompute recompute, BlockSeconds& block) const;
+  void take_measured_calls(const Plan& plan, const Segment& segment, Recompute recompute, BlockSeconds& block) const;
+  void add_sums(const Plan& plan, const Segment& segment, BlockSeconds& block) const;
   BlockSeconds computing(const MicroShape& shape, const Segment& segment, Recompute recompute) const;
   double run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts);
+  double message(const Plan& plan) const;  // seconds, from stage to stage
   double run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const;
   Simulated simulated(const Plan& plan, const std::vector<BlockSeconds>& parts, std::int64_t micros) const;
 
@@ -113,7 +125,8 @@ class StepTimer {
 };
 
 // Predictions are intervals: all rates of a machine may be this much higher or lower together. Nine of ten published
-// step times lie inside (tests/plan/step_time_test.cpp).
+// step times lie inside (tests/plan/step_time_test.cpp). A measured machine that changed its speed by more has a longer
+// interval.
 inline constexpr double rates_within = 1.15;
 struct StepInterval {
   StepTime median;

@@ -17,8 +17,10 @@
 #include "libtrain/plan/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 #include <sstream>
 
 namespace trainyard::profile {
@@ -178,17 +180,34 @@ struct BlockBatch {
   model::MicroBatch micro;
 };
 
-// One block in one layout, ready to run.
+plan::Recompute recomputation_of(BlockPass pass) {
+  return pass == BlockPass::selective ? plan::Recompute::selective
+         : pass == BlockPass::full    ? plan::Recompute::layers
+                                      : plan::Recompute::none;
+}
+
+constexpr const char* alone = "alone";
+
+// The groups of a block's calls: of `ranks` that measure together, or of a rank alone.
+std::shared_ptr<comm::World> world_of_blocks(const plan::Topology& topology, const Ranks* ranks) {
+  const std::vector<plan::Axes> groups{{plan::Axis::tensor}, {plan::Axis::expert}};
+  if (ranks != nullptr)
+    return std::make_shared<comm::World>(ranks->kind, ranks->rank, topology, ranks->between, groups);
+  return std::make_shared<comm::World>(
+      alone, 0, topology,
+      [](const std::string& name, const std::vector<int>& of) {
+        return std::make_unique<AloneCommunicator>(name, static_cast<int>(of.size()));
+      },
+      groups);
+}
+
+// Neighbouring blocks that are alike, in one layout, ready to run.
 class BlockRun {
  public:
-  BlockRun(const plan::Plan& plan, plan::Items item, BlockPass pass, base::Device device)
-      : plan_(plan), part_(plan::ModelPart(plan_.model, {item}).with_experts(plan_.experts())), pass_(pass),
-        recompute_(recomputation(pass)), shape_(own_shape()),
-        world_("alone", 0, plan_.topology,
-               [](const std::string& name, const std::vector<int>& ranks) {
-                 return std::make_unique<AloneCommunicator>(name, static_cast<int>(ranks.size()));
-               },
-               {{plan::Axis::tensor}, {plan::Axis::expert}}),
+  BlockRun(const plan::Plan& plan, plan::Items items, BlockPass pass, std::shared_ptr<comm::World> world,
+           base::Device device)
+      : plan_(plan), part_(plan::ModelPart(plan_.model, {items}).with_experts(plan_.experts())), pass_(pass),
+        recompute_(recomputation_of(pass)), shape_(own_shape()), world_(std::move(world)),
         activations_(tensor::Category::activations,
                      plan::activation_bytes(part_, shape_, plan::Pass::train, recompute_), device),
         workspace_(tensor::Category::workspace,
@@ -199,8 +218,10 @@ class BlockRun {
                  device),
         compute_(device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(device.index, &workspace_)
                                                        : tensor::Exec::caller(&workspace_, plan.threads)),
-        execs_{world_, *compute_, *compute_}, store_(part_, plan_.topology, plan_.dtype, device),
-        lists_(part_, plan_.sequence, *compute_), collectives_(execs_, staging_, plan_.model, shape_),
+        communication_(communication_exec(*world_, device)), execs_{*world_, *compute_,
+                                                                    communication_ ? *communication_ : *compute_},
+        store_(part_, plan_.topology, plan_.dtype, device), lists_(part_, plan_.sequence, *compute_),
+        collectives_(execs_, staging_, plan_.model, shape_),
         experts_(execs_, staging_, plan_.batch(), shape_, plan::expert_hop_bytes(part_, shape_, plan::Pass::train)),
         batch_(plan_.model, plan_.micro_batch, plan_.sequence, *compute_), decoder_(part_, recompute_),
         saved_(activations_) {
@@ -220,12 +241,17 @@ class BlockRun {
     if (pass_ == BlockPass::forward || pass_ == BlockPass::inputs) return saved_.clear();
     decoder_.backward(step, flow, saved_);
   }
-  void finish() { compute_->synchronize(); }
+  void finish() {
+    compute_->synchronize();
+    if (communication_) communication_->synchronize();
+  }
 
  private:
-  static plan::Recomputation recomputation(BlockPass pass) {
-    if (pass == BlockPass::selective) return plan::Recompute::selective;
-    return pass == BlockPass::full ? plan::Recompute::layers : plan::Recompute::none;
+  // As train communicates; null: nothing is sent.
+  static std::unique_ptr<tensor::Exec> communication_exec(const comm::World& world, base::Device device) {
+    if (world.kind == alone) return nullptr;
+    return device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(device.index, nullptr)
+                                                 : tensor::Exec::worker("communication", nullptr);
   }
   plan::MicroShape own_shape() {
     auto shape = part_.own_shape(plan_.micro());
@@ -238,9 +264,9 @@ class BlockRun {
   BlockPass pass_;
   plan::Recomputation recompute_;
   plan::MicroShape shape_;
-  comm::World world_;
+  std::shared_ptr<comm::World> world_;
   tensor::Arena activations_, workspace_, staging_;
-  std::unique_ptr<tensor::Exec> compute_;
+  std::unique_ptr<tensor::Exec> compute_, communication_;
   params::RankExecs execs_;
   BlockStore store_;
   model::AttentionLists lists_;
@@ -251,78 +277,121 @@ class BlockRun {
   model::Saved saved_;
 };
 
-plan::Plan plan_of(const CeilingOptions& o, const BlockLayout& l, DType dtype) {
+// Of `ranks` ranks.
+plan::Plan plan_of(const CeilingOptions& o, const BlockLayout& l, DType dtype, int ranks) {
   plan::Plan p;
   p.model = o.model, p.device = o.device.kind, p.dtype = dtype, p.sequence = o.sequence;
   p.micro_batch = l.micro_batch, p.tensor = l.tensor, p.expert_parallel = l.experts, p.threads = o.threads;
-  p.global_batch = l.micro_batch * l.experts;
+  p.global_batch = l.micro_batch * (ranks / l.tensor);
   // Without enough lanes tensor-parallel ranks could not share a layer. Lanes hardly change its time.
   if (p.model.lanes % l.tensor != 0) p.model.lanes = l.tensor;
-  p.topology = plan::topology_of(p, l.tensor * l.experts);
+  p.topology = plan::topology_of(p, ranks);
   return p;
 }
 
 std::vector<plan::Problem> problems_of(const CeilingOptions& o, const BlockLayout& l) {
-  return plan::decision_problems(plan_of(o, l, o.dtypes.empty() ? DType::f32 : o.dtypes.front()));
+  return plan::decision_problems(plan_of(o, l, o.dtypes.empty() ? DType::f32 : o.dtypes.front(), l.tensor * l.experts));
 }
 
-// The passes that are measured of a block.
-std::vector<BlockPass> passes_of(const plan::Segment& s, std::int64_t sequence) {
+// The passes that are measured of a block. Those that few plans need lie on a line between the smallest and the
+// largest micro-batch.
+std::vector<BlockPass> passes_of(const plan::Segment& s, std::int64_t sequence, bool between) {
   std::vector<BlockPass> out{BlockPass::forward, BlockPass::step};
+  if (between) return out;
   if (s.part == plan::Part::layers) out.push_back(BlockPass::selective), out.push_back(BlockPass::full);
   if (s.kind->apart_flops(s.model, sequence) > 0) out.push_back(BlockPass::inputs);
   return out;
+}
+
+bool lies_between(const std::vector<BlockLayout>& all, const BlockLayout& l) {
+  const auto other = [&](auto&& size) {
+    return std::any_of(all.begin(), all.end(), [&](const BlockLayout& o) {
+      return o.tensor == l.tensor && o.experts == l.experts && size(o.micro_batch);
+    });
+  };
+  return other([&](std::int64_t b) { return b < l.micro_batch; }) &&
+         other([&](std::int64_t b) { return b > l.micro_batch; });
+}
+
+// In a model one block after the other comes to a processor whose caches hold what others used. So as many neighbours
+// are run as fill them.
+constexpr double cache_bytes = 32 << 20;
+constexpr std::int64_t most_neighbours = 8;
+
+double run_bytes(const plan::Plan& p, plan::Items items, BlockPass pass) {
+  const auto part = plan::ModelPart(p.model, {items}).with_experts(p.experts());
+  const auto micro = part.own_shape(p.micro());
+  double elements = 0;  // of weights
+  for (const auto& group : plan::flat_groups(part))
+    elements += static_cast<double>(plan::layout(group, p.topology).padded);
+  return static_cast<double>(plan::activation_bytes(part, micro, plan::Pass::train, recomputation_of(pass)) +
+                             plan::workspace_bytes(part, micro, plan::Pass::train)) +
+         elements * static_cast<double>(base::size_of(p.dtype) + base::size_of(DType::f32));
+}
+
+bool has_calls(const plan::Segment& s, const plan::MicroShape& m) {
+  return (m.tensor > 1 && !s.kind->tensor_calls(s.model, m, plan::Pass::train, plan::Recompute::none).empty()) ||
+         (m.experts.sends_rows() &&
+          !s.kind->expert_calls(s.model, m, plan::Pass::train, plan::Recompute::none).empty());
 }
 
 }  // namespace
 
 std::vector<Ceiling> block_ceilings(const CeilingOptions& o) {
   std::vector<Ceiling> out;
-  std::map<std::pair<std::string, std::string>, bool> there;
+  std::set<std::pair<std::string, std::string>> there;
+  const auto add = [&](const plan::Plan& p, const BlockLayout& layout, const Ranks* together) {
+    const auto groups = std::make_shared<std::shared_ptr<comm::World>>();  // made when they are first needed
+    std::int64_t item = 0;
+    for (const auto& s : plan::segments(p.model)) {
+      const auto first = item;
+      item += s.times;
+      const auto calls = together != nullptr ? plan::BlockCalls::made : plan::BlockCalls::left_out;
+      if (together != nullptr && !has_calls(s, p.micro())) continue;
+      for (const auto pass : passes_of(s, o.sequence, lies_between(o.blocks, layout))) {
+        const auto name = plan::block_rate_name(s.part, pass), shape = plan::block_rate_shape(s, p.micro(), calls);
+        if (!there.emplace(name, shape).second) continue;
+        const double one = run_bytes(p, {first, first + 1}, pass);
+        const auto n = std::clamp(static_cast<std::int64_t>(std::ceil(cache_bytes / one)), std::int64_t{1},
+                                  std::min(s.times, most_neighbours));
+        const plan::Items items{first, first + n};
+        const double backward = pass == BlockPass::forward ? 0 : 2;
+        out.push_back({.name = name,
+                       .shape = shape,
+                       .unit = "s",
+                       .threads = o.threads,
+                       .make =
+                           [p, items, pass, groups, together, device = o.device] {
+                             if (*groups == nullptr) *groups = world_of_blocks(p.topology, together);
+                             const auto run = std::make_shared<BlockRun>(p, items, pass, *groups, device);
+                             return Work{static_cast<double>(items.end - items.begin), [run] { run->run(); }, run,
+                                         [run] { run->finish(); }};
+                           },
+                       .amount = static_cast<double>(n) * (1 + backward) * static_cast<double>(p.micro_batch) *
+                                 s.kind->forward_flops(s.model, o.sequence) / layout.tensor,
+                       .memory_bytes = run_bytes(p, items, pass)});
+      }
+    }
+  };
   for (const auto dtype : o.dtypes)
     for (const auto& layout : o.blocks) {
       if (!problems_of(o, layout).empty()) continue;
-      const auto p = plan_of(o, layout, dtype);
-      std::int64_t item = 0;
-      for (const auto& s : plan::segments(p.model)) {
-        const plan::Items first{item, item + 1};
-        item += s.times;
-        for (const auto pass : passes_of(s, o.sequence)) {
-          const auto name = plan::block_rate_name(s.part, pass), shape = plan::block_rate_shape(s, p.micro());
-          if (!there.emplace(std::pair{name, shape}, true).second) continue;
-          const auto one = plan::ModelPart(p.model, {first}).with_experts(p.experts());
-          const auto micro = one.own_shape(p.micro());
-          const double backward = pass == BlockPass::forward ? 0 : 2;
-          double elements = 0;  // of weights
-          for (const auto& group : plan::flat_groups(one))
-            elements += static_cast<double>(plan::layout(group, p.topology).padded);
-          out.push_back({.name = name,
-                         .shape = shape,
-                         .unit = "s",
-                         .threads = o.threads,
-                         .make =
-                             [p, first, pass, device = o.device] {
-                               const auto run = std::make_shared<BlockRun>(p, first, pass, device);
-                               return Work{1, [run] { run->run(); }, run, [run] { run->finish(); }};
-                             },
-                         .amount = (1 + backward) * static_cast<double>(p.micro_batch) *
-                                   s.kind->forward_flops(s.model, o.sequence) / layout.tensor,
-                         .memory_bytes = static_cast<double>(plan::activation_bytes(one, micro, plan::Pass::train) +
-                                                             plan::workspace_bytes(one, micro, plan::Pass::train)) +
-                                         elements * static_cast<double>(base::size_of(dtype) + 4)});
-        }
-      }
+      const int across = layout.tensor * layout.experts;
+      add(plan_of(o, layout, dtype, across), layout, nullptr);
+      if (o.together != nullptr && across > 1 && o.together->size % across == 0)
+        add(plan_of(o, layout, dtype, o.together->size), layout, o.together);
     }
   return out;
 }
 
 std::vector<BlockLayout> automatic_blocks(const plan::ModelConfig& model, std::int64_t sequence, int ranks) {
   constexpr std::int64_t most_tokens = 2048, most_sequences = 8;
+  const auto most = std::clamp(most_tokens / sequence, std::int64_t{1}, most_sequences);
   std::vector<BlockLayout> out;
   for (int tensor = 1; tensor <= ranks; ++tensor)
     for (int experts = 1; experts <= ranks / tensor; ++experts) {
       if (ranks % (tensor * experts) != 0 || (experts > 1 && model.experts.count.empty())) continue;
-      for (std::int64_t b = 1; b == 1 || (b <= most_sequences && b * sequence <= most_tokens); b *= 2)
+      for (const auto b : std::set<std::int64_t>{1, std::min<std::int64_t>(2, most), most})
         out.push_back({b, tensor, experts});
     }
   return out;

@@ -37,7 +37,7 @@ struct Repeats {
   }
   plan::LocalRate rate() const {
     plan::LocalRate rate{ceiling.name, ceiling.shape, ceiling.unit, ceiling.threads, 0, {}, {}};
-    for (const double t : seconds) rate.repeats.push_back(ceiling.unit == "s" ? t : amount / t);
+    for (const double t : seconds) rate.repeats.push_back(ceiling.unit == "s" ? t / amount : amount / t);
     rate.value = base::median(rate.repeats);
     rate.interval = base::prediction_interval(rate.repeats);
     return rate;
@@ -123,13 +123,15 @@ double rate_of(const Ceiling& ceiling) {
   const int batch = batch_of(seconds_of(work, clock, 1));
   double best = seconds_of(work, clock, batch);
   for (int i = 1; i < settled_ceiling_repeats; ++i) best = std::min(best, seconds_of(work, clock, batch));
-  return ceiling.unit == "s" ? best : work.amount / best;
+  return ceiling.unit == "s" ? best / work.amount : work.amount / best;
 }
 
 std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions& options,
                                               const std::function<void(const plan::LocalRate&)>& on_rate,
                                               comm::Ledger& rounds) {
-  const auto list = ceilings(options, fmt::format("{:05}", ranks.rank));
+  auto together = options;
+  together.together = &ranks;
+  const auto list = ceilings(together, fmt::format("{:05}", ranks.rank));
   const auto least = options.least_seconds.empty() ? std::vector<double>(list.size(), 0) : options.least_seconds;
   std::vector<plan::LocalRate> rates;
   const double begin = ranks.clock->now();

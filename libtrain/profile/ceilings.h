@@ -37,10 +37,12 @@ struct CeilingOptions {
   // Folders that may hold what memory does not (base/storage.h), disk_bytes in each; empty: none is measured.
   std::vector<std::string> storage_folders;
   std::vector<BlockLayout> blocks;  // in which the model's blocks are measured; empty: they are not
+  // The ranks that measure together: blocks are measured with the calls of their groups as well. null: only without.
+  Ranks* together = nullptr;
 };
 
-// Something to be timed. run() does `amount` units of work (FLOP, bytes, or 1 where the result is seconds). On a GPU
-// run() submits the work, and finish() waits for it.
+// Something to be timed. run() does `amount` units of work: FLOP, bytes, or where the result is seconds, as many things
+// of which one takes them. On a GPU run() submits the work, and finish() waits for it.
 struct Work {
   double amount = 1;
   std::function<void()> run;

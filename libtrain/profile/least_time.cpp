@@ -77,7 +77,9 @@ std::vector<double> predicted(const CeilingOptions& o, const Clock& clock, const
 
 }  // namespace
 
-std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& options) {
+std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& given) {
+  auto options = given;
+  options.together = &ranks;
   const auto suffix = fmt::format("{:05}", ranks.rank);
   std::vector<double> seconds;
   std::shared_ptr<void> space;  // of all ranks at once

@@ -44,14 +44,15 @@ Profile profile_of(int ranks) {
   return p;
 }
 
-void add_blocks(Profile& profile, const Plan& p, double milliseconds) {
+void add_blocks(Profile& profile, const Plan& p, double milliseconds, BlockCalls calls = BlockCalls::left_out) {
   for (const auto& s : segments(p.model)) {
     const double each = milliseconds * (s.part == Part::layers ? 3 : 1) * 1e-3;
     for (const auto& [pass, times] :
          {std::pair{BlockPass::forward, 1.0}, std::pair{BlockPass::step, 3.0}, std::pair{BlockPass::selective, 3.5},
           std::pair{BlockPass::full, 4.0}, std::pair{BlockPass::inputs, 2.25}})
       if (s.part == Part::layers || pass == BlockPass::forward || pass == BlockPass::step)
-        profile.local.push_back(rate(block_rate_name(s.part, pass), block_rate_shape(s, p.micro()), "s", times * each));
+        profile.local.push_back(
+            rate(block_rate_name(s.part, pass), block_rate_shape(s, p.micro(), calls), "s", times * each));
   }
 }
 
@@ -172,6 +173,56 @@ TEST(MeasuredMachine, CallsTakeWhatTheirGroupsTook) {
   EXPECT_NEAR(t.data, expected, 1e-9);
   EXPECT_GT(expected, 20e-3);
   EXPECT_THROW(StepTimer(p.model, without).time(p), base::InputError);  // no link was measured
+}
+
+// Two tensor-parallel ranks: a block takes 1 ms a unit alone, and 1.5 ms with its calls, however long links say.
+TEST(MeasuredMachine, BlocksWithTheirCallsTakeWhatTheyTook) {
+  const auto p = with(
+      plan_on(2), [](Plan& q) { q.tensor = 2; }, 2);
+  auto profile = profile_of(2);
+  profile.communication = {series("all_gather", 2, 1e-3, 0), series("all_reduce", 2, 1e-3, 0),
+                           series("all_to_all", 2, 1e-3, 0), series("reduce_scatter", 2, 1e-3, 0)};
+  add_blocks(profile, p, 1);
+  const auto alone = StepTimer(p.model, measured_machine(profile, "p.json")).time(p);
+  add_blocks(profile, p, 1.5, BlockCalls::made);
+  const auto machine = measured_machine(profile, "p.json");
+  const auto t = StepTimer(p.model, machine).time(p);
+  // Embedding 3, head 3 and two layers of 9 ms alone: 24 ms a micro-batch, and half of that for calls.
+  EXPECT_NEAR(t.tensor, 4 * 12e-3, 1e-9);
+  EXPECT_NEAR(t.products + t.attention + t.kernels, alone.products + alone.attention + alone.kernels, 1e-9);
+  double parts = 0;
+  for (const auto& part : step_time_parts) parts += t.*part.seconds;
+  EXPECT_NEAR(parts, t.seconds, 1e-12);
+  // Noise may make a block with calls the faster one. Then it has none.
+  auto quick = profile_of(2);
+  quick.communication = profile.communication;
+  add_blocks(quick, p, 1);
+  add_blocks(quick, p, 0.9, BlockCalls::made);
+  const auto q = StepTimer(p.model, measured_machine(quick, "p.json")).time(p);
+  EXPECT_EQ(q.tensor, 0);
+  EXPECT_LT(q.products + q.attention + q.kernels, alone.products + alone.attention + alone.kernels);
+  // Of other numbers of ranks calls are not derived: links say what they take.
+  auto four = with(
+      plan_on(4), [](Plan& r) { r.tensor = 4; }, 4);
+  profile.ranks = 4;
+  const auto with_links = StepTimer(four.model, measured_machine(profile, "p.json")).time(four);
+  std::erase_if(profile.local, [](const LocalRate& r) { return r.shape.find(" calls ") != std::string::npos; });
+  EXPECT_EQ(with_links.seconds, StepTimer(four.model, measured_machine(profile, "p.json")).time(four).seconds);
+}
+
+// The second of three turns took twice as long.
+TEST(MeasuredMachine, AMachineThatChangesItsSpeedHasALongInterval) {
+  const auto p = plan_on(1);
+  auto profile = profile_of(1);
+  add_blocks(profile, p, 1);
+  const auto even = step_interval(p, measured_machine(profile, "p.json"));
+  EXPECT_NEAR(even.high / even.median.seconds, rates_within, 1e-9);
+  for (auto& r : profile.local)
+    if (r.name.starts_with("block.")) r.repeats.at(1) *= 2;
+  const auto uneven = step_interval(p, measured_machine(profile, "p.json"));
+  EXPECT_NEAR(uneven.median.seconds, even.median.seconds, 1e-12);
+  EXPECT_NEAR(uneven.high / uneven.median.seconds, 2, 1e-9);
+  EXPECT_NEAR(uneven.low / uneven.median.seconds, 1 / rates_within, 1e-9);
 }
 
 // One timer of a search sees layouts in which a reduction makes the sums of gradients, and others in which a rank does.

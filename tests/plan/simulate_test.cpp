@@ -2,6 +2,8 @@
 // correct and without deadlock, and mistakes in lists must be found.
 #include "libtrain/plan/schedule/simulate.h"
 
+#include "libtrain/plan/schedule/shared_cores.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -251,6 +253,33 @@ TEST(Simulate, ASlotThatIsReusedOneActionEarlyIsFound) {
     if (a.slot == 1) a.slot = 0;
   EXPECT_EQ(simulate(lists, 1, costs_of(2, 1, 2), 0, 4).problem,
             "stage 0: slot 0 is taken for micro-batch 1 while 0 is in it");
+}
+
+// With as many cores as ranks nothing is shared.
+TEST(SharedCores, AStageWithCoresOfItsOwnIsAsFastAsAlone) {
+  for (const auto schedule : all_schedules)
+    for (int p = 1; p <= 5; ++p)
+      for (const int chunks : {1, 2}) {
+        if (chunks > 1 && (schedule != interleaved || p == 1)) continue;
+        const auto alone = simulated(schedule, 2 * p, p, chunks, 1, 3);
+        EXPECT_NEAR(shared_core_seconds(alone, p * chunks, 1, 0), alone.seconds, 1e-9) << p;
+        // On a single core all work comes one after the other.
+        EXPECT_NEAR(shared_core_seconds(alone, p * chunks, p, 0), 2.0 * p * p * chunks * 4, 1e-9) << p;
+      }
+}
+
+// Expected by another simulation, of stages as coroutines in a scripting language.
+TEST(SharedCores, StagesThatComputeShareTheCoresEqually) {
+  const auto four = simulated(one_f_one_b, 8, 4, 1, 1, 2);
+  EXPECT_NEAR(shared_core_seconds(four, 4, 2, 0), 51, 1e-9);        // two cores for four stages
+  EXPECT_NEAR(shared_core_seconds(four, 4, 4.0 / 3, 0), 38, 1e-9);  // three
+  EXPECT_NEAR(shared_core_seconds(four, 4, 1, 0), 33, 1e-9);
+  const std::vector<PartCosts> uneven{{1, 1, 0.5, 1}, {2, 2, 1, 1}, {0.5, 2, 0.5, 1}};
+  const auto three = simulate(lists_of(one_f_one_b, 5, 3), 1, uneven, 0, 5);
+  EXPECT_NEAR(three.seconds, 28.5, 1e-9);
+  EXPECT_NEAR(shared_core_seconds(three, 3, 1.5, 0), 29, 1e-9);
+  // A message takes its time whoever has the cores: two stages, one micro-batch, there and back.
+  EXPECT_NEAR(shared_core_seconds(simulated(one_f_one_b, 1, 2, 1, 1, 2, 0.25), 2, 2, 0.25), 6.5, 1e-9);
 }
 
 // In an uneven last accumulation step, ranks of a stage without a micro-batch still do their actions in the same order.

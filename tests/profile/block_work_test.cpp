@@ -6,6 +6,7 @@
 #include "libtrain/plan/measured_blocks.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/spec/presets.h"
+#include "tests/profile/known_link.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +25,7 @@ profile::CeilingOptions options(plan::ModelConfig model, std::vector<profile::Bl
   return o;
 }
 
-// Operations of products, by the kernels themselves, of one run of each ceiling.
+// Operations of products in a block, by the kernels themselves, of one run of each ceiling.
 std::map<std::string, double> operations_of(const profile::CeilingOptions& o) {
   std::map<std::string, double> out;
   for (const auto& c : profile::block_ceilings(o)) {
@@ -38,7 +39,7 @@ std::map<std::string, double> operations_of(const profile::CeilingOptions& o) {
     }
     double& sum = out[c.name + " " + c.shape.substr(0, c.shape.find(" f32"))];
     for (const auto& row : clock.rows())
-      if (row.work.m > 0) sum += row.work.operations;
+      if (row.work.m > 0) sum += row.work.operations / work.amount;
   }
   return out;
 }
@@ -82,6 +83,36 @@ TEST(BlockWork, EveryKindOfBlockRunsAlone) {
   }
 }
 
+// Two of two tensor-parallel ranks are there, so a layer is measured alone, and with the sums that go between them.
+TEST(BlockWork, CallsAreMadeWhereTheWholeGroupIsThere) {
+  std::vector<std::string> shapes;
+  comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& world) {
+    auto ranks = testing::ranks_of(rank, world);
+    auto o = options(plan::preset("gpt2-nano"), {{1, 2, 1}});
+    o.together = &ranks;
+    for (const auto& c : profile::block_ceilings(o)) {
+      const auto work = c.make();
+      work.run(), work.finish();
+      if (rank == 0 && c.name == "block.layers.step") shapes.push_back(c.shape.substr(0, c.shape.find(" f32")));
+    }
+  });
+  EXPECT_EQ(shapes, (std::vector<std::string>{"b1 s64 t2 e1", "b1 s64 t2 e1 calls"}));
+}
+
+// Layers are small, so all of them are run as neighbours; middle micro-batches go without the rarer passes.
+TEST(BlockWork, ManySmallBlocksAreOneRun) {
+  const auto model = plan::preset("gpt2-nano");
+  std::map<std::string, double> amounts;
+  for (const auto& c : profile::block_ceilings(options(model, {{1, 1, 1}, {2, 1, 1}, {4, 1, 1}})))
+    amounts[c.name + " " + c.shape.substr(0, 2)] = c.make().amount;
+  EXPECT_GT(model.layers, 1);
+  EXPECT_EQ(amounts.at("block.layers.step b1"), static_cast<double>(model.layers));
+  EXPECT_EQ(amounts.at("block.head.step b1"), 1);
+  EXPECT_TRUE(amounts.count("block.layers.step b2"));
+  EXPECT_FALSE(amounts.count("block.layers.step.full b2"));
+  EXPECT_TRUE(amounts.count("block.layers.step.full b4"));
+}
+
 TEST(BlockWork, LayoutsThatDoNotFitAreLeftOut) {
   const auto model = plan::preset("gpt2-nano");  // without experts, with lanes for four ranks
   const auto o = options(model, {{1, 3, 1}, {1, 1, 2}});
@@ -95,7 +126,7 @@ TEST(BlockWork, ListsAreRead) {
   const auto read = [&](const std::string& text) { return profile::blocks_of_text(text, "--blocks", model, 256, 4); };
   std::set<std::tuple<std::int64_t, int, int>> seen;
   for (const auto& l : read("auto")) seen.insert({l.micro_batch, l.tensor, l.experts});
-  EXPECT_EQ(seen.size(), 4u * 6);  // 1, 2, 4 and 8 sequences; of 4 ranks tensor x experts 1x1 1x2 1x4 2x1 2x2 4x1
+  EXPECT_EQ(seen.size(), 3u * 6);  // 1, 2 and 8 sequences; of 4 ranks tensor x experts 1x1 1x2 1x4 2x1 2x2 4x1
   EXPECT_TRUE(seen.count({8, 2, 2}));
   const auto some = read("micro-batch=3,5 expert-parallel=2");
   ASSERT_EQ(some.size(), 2u);
