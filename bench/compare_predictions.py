@@ -6,7 +6,7 @@
 DATA is a folder of token shards. In each of `--rounds` rounds, for each model and number of ranks, profile-comm measures links, blocks and folders, and then every layout is
 predicted and run: a machine that changes its speed must favour neither some layouts nor predictions. A layout's time is the median of its steps over all rounds, without the
 first step of each run; its prediction is the median of those of all rounds. Errors are |predicted / measured - 1|. Regret: the measured time of the layout that was predicted to be the
-fastest of a model and number of ranks, over the least measured time. Run it on a machine without other work. It waits until the cores are free before each program.
+fastest of a model and number of ranks, over the least measured time. Rounds that stand in the JSON file count, too, so rounds may be hours apart. Run it on a machine without other work. It waits until the cores are free before each program.
 """
 import argparse, json, os, shutil, subprocess, sys, time
 from statistics import median
@@ -37,7 +37,8 @@ OFFLOAD = {1: ["--offload optimizer=disk --micro-batch 2", "--offload optimizer=
 def layouts(model, ranks):
     if model == "offload":
         return OFFLOAD.get(ranks, [])
-    return LAYOUTS.get(ranks, []) + (EXPERTS.get(ranks, []) if model == "experts" else [])
+    all_ = LAYOUTS.get(ranks, [])
+    return all_ if model == "dense" else all_[::2] + (EXPERTS.get(ranks, []) if model == "experts" else [])
 
 
 def calm():
@@ -52,8 +53,9 @@ def calm():
         time.sleep(0.5)
 
 
-def run(command, folder):
-    calm()
+def run(command, folder, wait=True):
+    if wait:
+        calm()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
@@ -96,20 +98,24 @@ def main():
                     f.write(f"{key} = {json.dumps(value)}\n")
             for layout in wanted:
                 flags = ["--model", toml, "--global-batch", str(o.batch), "--threads", str(threads), "--lanes", "4"] + layout.split()
-                cases.append({"model": model, "ranks": ranks, "threads": threads, "layout": layout, "flags": flags, "predictions": [], "seconds": []})
-    for turn in range(o.rounds):
+                cases.append({"model": model, "ranks": ranks, "threads": threads, "layout": layout, "flags": flags, "profiles": [], "seconds": []})
+    if o.json and os.path.exists(o.json):
+        with open(o.json) as f:
+            before = {(c["model"], c["ranks"], c["layout"]): c for c in json.load(f)}
+        for c in cases:
+            c.update({k: v for k, v in before.get((c["model"], c["ranks"], c["layout"]), {}).items() if k in ("profiles", "seconds")})
+    first = max(len(c["seconds"]) for c in cases)
+    for turn in range(first, first + o.rounds):
         for i, case in enumerate(cases):
             model, ranks = case["model"], case["ranks"]
-            profile = os.path.join(work, f"profile-{model}-{ranks}-{turn}.json")
+            profile = os.path.join(work, f"profile-{'dense' if model == 'offload' else model}-{ranks}-{turn}.json")
             if not os.path.exists(profile):
                 print(f"round {turn + 1}: measuring {model} on {ranks} ranks", file=sys.stderr, flush=True)
                 budget = f"{float(o.budget.rstrip('s')) * max(1, ranks * case['threads'] / len(os.sched_getaffinity(0))):.0f}s"
                 command = launched(ranks) + [os.path.join(bin_, "profile-comm"), "--local", "--blocks", "auto", "--model", case["flags"][1], "--vocabulary", str(vocabulary)]
-                command += ["--threads", str(case["threads"]), "--budget", budget, "--max-bytes", "4MiB", "--factor", "8", "--disk-bytes", "16MiB", "--output", profile]
-                command += ["--storage", os.path.join(work, "disk")] if model == "offload" else []
+                command += ["--threads", str(case["threads"]), "--budget", budget, "--max-bytes", "4MiB", "--factor", "16", "--disk-bytes", "16MiB", "--output", profile]
+                command += ["--storage", os.path.join(work, "disk")] if model in ("dense", "offload") else []
                 run(command, work)
-            predict = [os.path.join(bin_, "partition-model"), "--vocabulary", str(vocabulary), "--machine", profile, "--ranks", str(ranks), "--json"] + case["flags"]
-            case["predictions"].append(json.loads(run(predict, work))["predicted"]["step_seconds"])
             out = os.path.join(work, "run")
             shutil.rmtree(out, ignore_errors=True)
             command = launched(ranks) + [os.path.join(bin_, "train"), "--data", data, "--output", out, "--steps", str(o.steps)] + case["flags"]
@@ -117,6 +123,7 @@ def main():
             print(f"round {turn + 1}, layout {i + 1} of {len(cases)}", file=sys.stderr, end="\r", flush=True)
             run(command, work)
             with open(os.path.join(out, "metrics.jsonl")) as f:
+                case["profiles"].append(profile)
                 case["seconds"].append([json.loads(line)["step_seconds"] for line in f if '"step_seconds"' in line][1:])
             shutil.rmtree(out, ignore_errors=True)
             if o.json:
@@ -124,6 +131,10 @@ def main():
                     json.dump(cases, f, indent=1)
     print(f"{'model':<9}{'ranks':>5}  {'layout':<66}{'measured':>10}{'predicted':>11}{'error':>8}  inside")
     for case in cases:
+        case["predictions"] = []
+        for profile in case["profiles"]:
+            predict = [os.path.join(bin_, "partition-model"), "--vocabulary", str(vocabulary), "--machine", profile, "--ranks", str(case["ranks"]), "--json"] + case["flags"]
+            case["predictions"].append(json.loads(run(predict, work, wait=False))["predicted"]["step_seconds"])
         measured, said = median(s for round_ in case["seconds"] for s in round_), {k: median(p[k] for p in case["predictions"]) for k in ("median", "low", "high")}
         case["predicted"] = said
         case["measured"], case["error"] = measured, said["median"] / measured - 1
@@ -131,7 +142,7 @@ def main():
         print(f"{case['model']:<9}{case['ranks']:>5}  {case['layout']:<66}{measured * 1e3:>7.1f} ms{said['median'] * 1e3:>8.1f} ms{100 * case['error']:>6.1f} %  {'yes' if case['inside'] else 'no'}")
     errors, inside = [abs(c["error"]) for c in cases], sum(c["inside"] for c in cases)
 #how far apart the machine's own answers are: every other round against the rest
-    halves = [[median(s for r in c["seconds"][from_::2] for s in r) for from_ in (0, 1)] for c in cases if o.rounds > 1]
+    halves = [[median(s for r in c["seconds"][from_::2] for s in r) for from_ in (0, 1)] for c in cases if len(c["seconds"]) > 1]
     if halves:
         print(f"two measurements of a layout differ by {100 * median(abs(a / b - 1) for a, b in halves):.1f} % in the median")
     print(f"{len(cases)} layouts: median error {100 * median(errors):.1f} %, largest {100 * max(errors):.1f} %, {inside} inside their intervals")

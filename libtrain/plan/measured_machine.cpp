@@ -71,7 +71,8 @@ MeasuredMachine::MeasuredMachine(const Profile& profile)
   else if (!folders.folders.empty()) storage = folders.folders.front().rates;
   const double of_a_node = std::ceil(profile.ranks / std::max<double>(1, static_cast<double>(profile.nodes.size())));
   if (profile.cores > 0 && profile.device == "cpu")
-    ranks_of_core = std::max(1.0, of_a_node * profile.threads / profile.cores);
+    ranks_of_core = std::max(1.0, of_a_node * profile.threads / profile.cores),
+    spare_cores = profile.cores >= of_a_node * (profile.threads + 1);
   if (auto all = turns(profile); !all.empty()) {
     const auto most = base::prediction_interval(std::move(all));
     if (most.low > 0) at_times_faster = std::max(1.0, 1 / most.low);

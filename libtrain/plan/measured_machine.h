@@ -24,6 +24,7 @@ struct MeasuredMachine {
   // How many ranks a node had when blocks were measured, for each core that they kept busy; at least 1. Above 1, ranks
   // share cores, so each is faster while others wait.
   double ranks_of_core = 1;
+  bool spare_cores = false;  // a node had a core more for each rank than blocks kept busy
   // How much faster and slower the machine was at some times of the measurement than in the median, at least 1: what
   // one turn through all blocks took, in nine of ten turns.
   double at_times_faster = 1, at_times_slower = 1;

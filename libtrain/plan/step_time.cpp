@@ -142,8 +142,10 @@ MovingSeconds moving_seconds(const Plan& plan, const Machine& machine, int stage
 
 namespace {
 
-// A rank that computes on all of its cores has none left for collectives and updates beside its passes.
-bool overlaps(const Machine& machine) { return machine.device == base::DeviceKind::cuda; }
+// A rank that computes on all of its cores has none left for collectives, updates and disks beside its passes.
+bool overlaps(const Machine& machine) {
+  return machine.device == base::DeviceKind::cuda || (machine.measured && machine.measured->spare_cores);
+}
 
 // By how much a rank is faster while all others that share its cores wait.
 double faster_alone(const Plan& plan, const Machine& machine) {
@@ -363,8 +365,9 @@ StepTime StepTimer::time(const Plan& plan) {
   const auto update = update_seconds(plan, machine_, out.stage);
   out.update = update.here + (beside ? std::max(0.0, update.on_host - most.forward) : update.on_host);
   const auto moving = moving_seconds(plan, machine_, out.stage);
-  out.moving = std::max(
-      {0.0, moving.all - std::min(busy, run), moving.gradients_down - backward, moving.weights_up - most.forward});
+  out.moving = beside ? std::max({0.0, moving.all - std::min(busy, run), moving.gradients_down - backward,
+                                  moving.weights_up - most.forward})
+                      : moving.all;
   out.seconds = run + out.data + out.update + out.moving;
   return out;
 }

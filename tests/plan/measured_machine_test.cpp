@@ -2,6 +2,7 @@
 #include "libtrain/plan/measured_machine.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/spec/presets.h"
 #include "libtrain/plan/step_time.h"
 
@@ -223,6 +224,26 @@ TEST(MeasuredMachine, AMachineThatChangesItsSpeedHasALongInterval) {
   EXPECT_NEAR(uneven.median.seconds, even.median.seconds, 1e-12);
   EXPECT_NEAR(uneven.high / uneven.median.seconds, 2, 1e-9);
   EXPECT_NEAR(uneven.low / uneven.median.seconds, 1 / rates_within, 1e-9);
+}
+
+// Two ranks of one thread: with two cores calls and disks have none to run on, with four they go on beside the passes.
+TEST(MeasuredMachine, WithCoresToSpareCallsAndDisksAreHidden) {
+  const auto p = with(
+      plan_on(2), [](Plan& q) { q.zero = 3, q.offload = offload_of_text("optimizer=disk", "--offload"); }, 2);
+  auto profile = profile_of(2);
+  add_blocks(profile, p, 1);
+  profile.communication = {series("all_gather", 2, 1e-6, 1e-9), series("ordered_reduce_scatter", 2, 1e-6, 1e-9)};
+  for (const auto* name : {"storage.write", "storage.read", "storage.update"})
+    profile.local.push_back(rate(name, "/disk", "B/s", 1e9));
+  const auto busy = StepTimer(p.model, measured_machine(profile, "p.json")).time(p);
+  profile.cores = 4;
+  const auto spare = StepTimer(p.model, measured_machine(profile, "p.json")).time(p);
+  const auto disk = disk_of_step(p, 0, p.global_batch);
+  EXPECT_GT(disk.read, 0);
+  EXPECT_NEAR(busy.moving, 1e-9 * static_cast<double>(disk.read + disk.written), 1e-12);
+  EXPECT_EQ(spare.moving, 0);
+  EXPECT_GT(busy.data, 0);
+  EXPECT_LT(spare.data, busy.data);
 }
 
 // One timer of a search sees layouts in which a reduction makes the sums of gradients, and others in which a rank does.

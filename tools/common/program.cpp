@@ -286,8 +286,6 @@ void raise_the_limit_of_open_files() {
 __attribute__((section(".preinit_array"), used)) void (*const prepare_first)() = base::prepare_last_resort;
 #endif
 
-// Whether tasks of this machine had to wait for a core in half of the last ten seconds or more, as Linux' pressure
-// stall information says (since 4.20; "some avg10=98.10 ..."). False where there is none.
 bool cores_are_contended() {
   constexpr std::string_view before = "some avg10=";
   char text[64] = {};
@@ -304,9 +302,11 @@ bool cores_are_contended() {
 // variables override this setting. It must run before libgomp is initialized, so libgomp is linked into the program
 // (CMakeLists.txt).
 // Where other programs compete for the cores already, every poll is too many: then threads sleep at once.
+bool contended = false;
 __attribute__((constructor(101))) void bound_polling() {
+  contended = cores_are_contended();
   if (std::getenv("OMP_WAIT_POLICY") == nullptr && std::getenv("GOMP_SPINCOUNT") == nullptr)
-    setenv("GOMP_SPINCOUNT", cores_are_contended() ? "0" : "5000", 0);
+    setenv("GOMP_SPINCOUNT", contended ? "0" : "5000", 0);
 }
 
 // Before main: the help of settings names others, and programs make it before they call guarded().
@@ -367,5 +367,7 @@ int guarded(CLI::App& app, int argc, char** argv, const std::function<base::Exit
   base::settle_exit_code(code);
   return code;
 }
+
+bool cores_were_contended() { return contended; }
 
 }  // namespace trainyard::tools

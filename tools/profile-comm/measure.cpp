@@ -21,6 +21,7 @@
 #include "libtrain/profile/block_work.h"
 #include "libtrain/profile/collective.h"
 #include "libtrain/tensor/gpu.h"
+#include "tools/common/program.h"
 #include "tools/common/progress.h"
 
 #include <algorithm>
@@ -137,9 +138,9 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   return r;
 }
 
-// Divides the budget. Beside links, a rank's own ceilings get a third of it, or what they need at least. Without links,
-// a budget that is too short is refused before anything is measured. With links the sweep refuses it, because it knows
-// after one pass how long everything takes.
+// Divides the budget. Beside links, a rank's own ceilings get a third of it, with blocks two thirds, or what they need
+// at least. Without links, a budget that is too short is refused before anything is measured. With links the sweep
+// refuses it, because it knows after one pass how long everything takes.
 void share_budget(Launched& launched, Request& r) {
   const double given = r.sweep.budget_seconds;
   if (!r.local) return;
@@ -153,7 +154,8 @@ void share_budget(Launched& launched, Request& r) {
                     base::one_line(r.local->model.name), base::duration_text(least)),
         fmt::format("--budget {:.0f}s, a smaller --model or --sequence, or a smaller --disk-bytes",
                     std::ceil(least * 2)));  // estimates on a busy machine vary
-  r.local->budget_seconds = links ? std::max(given / 3, least) : given;
+  const double share = (r.local->blocks.empty() ? 1 : 2) / 3.0;
+  r.local->budget_seconds = links ? std::max(share * given, least) : given;
   if (links)
     r.sweep.budget_seconds = given - r.local->budget_seconds, r.sweep.elsewhere_seconds = r.local->budget_seconds;
 }
@@ -189,6 +191,8 @@ std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o
     listener.note(
         "one process without ranks has no links: only its own ceilings are measured (for links: mpirun -n 2 "
         "profile-comm, or --backend threads)");
+  if (ranks.rank == 0 && r.local && cores_were_contended())
+    listener.note("other programs compete for the cores: these are rates of a machine that is shared");
   if (ranks.rank == 0)
     for (const auto& name : r.sweep.operations)
       for (const auto d : r.sweep.dtypes)

@@ -84,7 +84,8 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
       ->capture_default_str()
       ->group(sure);
   app.add_option("--budget", o.budget,
-                 "time for all of it: 90s, 5min; with --local a third of it, or more, for the rank itself")
+                 "time for all of it: 90s, 5min; with --local a third of it, with --blocks two thirds, or more, for "
+                 "the rank itself")
       ->capture_default_str()
       ->group(sure);
   app.add_option("--spread", o.spread,
