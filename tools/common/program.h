@@ -34,8 +34,8 @@ std::string flag_of(std::string_view setting);
 // Writes to stdout at once. On a terminal it writes only what may be shown (base/text.h), elsewhere the bytes
 // unchanged. Returns false when the reader went away, which is no error. EnvironmentError when there is no space.
 bool print(std::string_view text);
-// Whether tasks of this machine had to wait for a core in half of the ten seconds before this program began, or more, as
-// Linux' pressure stall information says (since 4.20; "some avg10=98.10 ..."). False where there is none.
+// Whether tasks of this machine had to wait for a core in half of the ten seconds before this program began, or more,
+// as Linux' pressure stall information says (since 4.20; "some avg10=98.10 ..."). False where there is none.
 bool cores_were_contended();
 
 // Prints an error on stderr as guarded() does, and returns its exit code.
