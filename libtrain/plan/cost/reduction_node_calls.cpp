@@ -72,7 +72,7 @@ void add_reductions(std::vector<SizedCalls>& out, const ReducedRange& r, int dat
 struct AlikeRanges {
   std::int64_t count, times;
 };
-std::vector<AlikeRanges> ranges_of(std::int64_t shard, std::int64_t segments) {
+std::vector<AlikeRanges> alike_ranges(std::int64_t shard, std::int64_t segments) {
   std::vector<AlikeRanges> out;
   for (std::int64_t s = 0; s < segments; ++s) {
     const auto count = transfer_segment(shard, segments, s).count;
@@ -95,7 +95,7 @@ std::vector<SizedCalls> reduction_node_calls(const FlatGroupTable& table, const 
   for (const auto& e : table.entries()) {
     const auto segments =
         transfer_segments(e.layout.padded * base::size_of(shape.gradient), e.shards, shape.topology, most);
-    const auto ranges = ranges_of(e.layout.shard, segments);
+    const auto ranges = alike_ranges(e.layout.shard, segments);
     const auto add_rounds = [&](std::int64_t round, std::int64_t alike) {
       for (const auto& range : ranges)
         add_reductions(out, {nodes, {range.count, shape.reduction_piece}, batch.contributors(round), round > 0},
