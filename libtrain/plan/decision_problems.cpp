@@ -3,11 +3,13 @@
 
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/memo.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/blocks/sharing.h"
 #include "libtrain/plan/dispatch_rounds.h"
 #include "libtrain/plan/expert_checks.h"
@@ -25,6 +27,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -33,6 +36,30 @@
 namespace trainyard::plan {
 
 namespace {
+
+// What a model was found to be free of. Its problems are not kept: their words depend on how settings are named.
+struct FineModel {
+  bool model = false, kinds = false, flat_groups = false;
+  std::optional<Sharing> sharing = {};  // made when it is asked for
+};
+
+// Of the thread: a planner checks many plans of one model, and checking the model is expensive.
+FineModel& fine_model(const ModelConfig& m) {
+  constexpr std::size_t most = 16;
+  thread_local base::Memo<std::shared_ptr<const KnownModel>, std::shared_ptr<FineModel>> known(most);
+  auto key = known_model(m);
+  if (const auto* before = known.find(key)) return **before;
+  return *known.keep(std::move(key), std::make_shared<FineModel>());
+}
+
+// problems(m), made at most once where there are none.
+std::vector<std::string> model_problems(const ModelConfig& m) {
+  auto& fine = fine_model(m);
+  if (fine.model) return {};
+  auto out = problems(m);
+  fine.model = out.empty();
+  return out;
+}
 
 std::vector<Problem> range_problems(const Plan& p) {
   std::vector<Problem> out;
@@ -199,7 +226,9 @@ std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
 // The hint names the nearest degrees that model and ranks allow, and the ranks or lanes that would allow this degree.
 std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
   if (p.tensor == 1) return std::nullopt;
-  const Sharing sharing(p.model);
+  auto& fine = fine_model(p.model);
+  if (!fine.sharing) fine.sharing.emplace(p.model);
+  const auto& sharing = *fine.sharing;
   const auto ranks = ranks_problem(p, p.tensor), model = sharing.obstacle(p.tensor), cut = lanes_problem(p, lanes);
   if (ranks.empty() && model.empty() && cut.empty()) return std::nullopt;
   auto hint = tensor_flags(
@@ -213,6 +242,9 @@ std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
 
 // Kinds from outside the library that do not support tensor parallelism.
 void kinds_problems(const Plan& p, std::vector<Problem>& out) {
+  auto& fine = fine_model(p.model);
+  if (fine.kinds) return;
+  const auto before = out.size();
   for (const auto& segment : segments(p.model))
     if (!segment.kind->shared_by_tensor_ranks())
       out.push_back({fmt::format("the model's kind of {} does not support tensor parallelism",
@@ -227,6 +259,7 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
     if (!branch_kind(name).shared_by_tensor_ranks())
       out.push_back({fmt::format("the model's branch '{}' does not support tensor parallelism", name),
                      base::text("$tensor-parallel 1")});
+  fine.kinds = out.size() == before;
 }
 
 // Rows of hidden states that tensor-parallel ranks cannot divide or exchange.
@@ -358,6 +391,9 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
 
 // What kinds of blocks may declare and no store can do yet. Of layers that are alike, the first is checked.
 void flat_group_problems(const Plan& p, std::vector<Problem>& out) {
+  auto& fine = fine_model(p.model);
+  if (fine.flat_groups) return;
+  const auto before = out.size();
   for (const auto& segment : segments(p.model))
     for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first)) {
       if (flat_group.group != Axes{Axis::data})
@@ -374,6 +410,7 @@ void flat_group_problems(const Plan& p, std::vector<Problem>& out) {
                          "declare the parameter without a sharded dim"});
       }
     }
+  fine.flat_groups = out.size() == before;
 }
 
 void extent_problems(const Plan& p, std::vector<Problem>& out) {
@@ -404,12 +441,15 @@ bool drops_rows(const ModelConfig& m) {
 std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes, Kernels kernels) {
   auto out = range_problems(p);
   const bool in_range = out.empty(), of_replicas = p.topology.nests({Axis::pipe, Axis::data, Axis::tensor});
-  const auto of_model = problems(p.model);
+  const auto of_model = model_problems(p.model);
   const auto length = of_model.empty() ? length_problem(p.model, p.sequence) : LengthProblem();
   const bool has_model = of_model.empty() && length.message.empty();
-  auto whole = p.model;
-  whole.lanes = 1;  // checked only where needed: checking a model is expensive, and a planner checks many plans
-  const bool only_lanes = !of_model.empty() && p.model.lanes > 1 && problems(whole).empty();
+  const auto whole = [&] {
+    auto model = p.model;
+    model.lanes = 1;
+    return model;
+  };
+  const bool only_lanes = !of_model.empty() && p.model.lanes > 1 && problems(whole()).empty();
   for (const auto& text : of_model)
     out.push_back({"model: " + text,
                    only_lanes ? lanes_hint(p.model) : "change the model: train --help-model describes its keys"});

@@ -2,8 +2,8 @@
 #include "libtrain/plan/plan_memory.h"
 
 #include "libtrain/base/index.h"
+#include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/schedule/partition.h"
-#include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
 
@@ -21,15 +21,12 @@ PartMemory part_memory(const Plan& p, const Stages& stages, int stage) {
 
 // Which layers are alike: for each layer the index of the first one that is like it.
 std::vector<std::int64_t> kinds_of_layers(const ModelConfig& m) {
-  std::vector<std::pair<ModelConfig, std::int64_t>> known;
+  const auto known = known_model(m);
   std::vector<std::int64_t> out;
-  for (std::int64_t layer = 0; layer < m.layers;) {
-    const auto times = alike_layers(m, layer, m.layers);
-    auto model = layer_model(m, layer);
-    auto same = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == model; });
-    if (same == known.end()) same = known.insert(known.end(), {std::move(model), layer});
-    out.insert(out.end(), base::size(times), same->second);
-    layer += times;
+  for (const auto& alike : known->layers()) {
+    const auto same = std::find_if(known->layers().begin(), known->layers().end(),
+                                   [&](const auto& other) { return other.model == alike.model; });
+    out.insert(out.end(), base::size(alike.end - alike.first), same->first);
   }
   return out;
 }

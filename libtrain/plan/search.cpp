@@ -36,6 +36,14 @@ struct PassShape {
   double bound = 0;
 };
 
+// What the layouts of a PassShape differ in.
+struct Variant {
+  int zero = 0;
+  std::int64_t local_accumulation = 1;
+  int zero_group = 0, reduction_node = 1;
+  bool changes_topology = false;
+};
+
 class Search {
  public:
   Search(const Plan& plan, const SearchSpace& space, StepTimer& timer, const SearchLimits& limits, Kernels kernels)
@@ -43,14 +51,16 @@ class Search {
 
   SearchResult run() {
     list_shapes();
-    std::stable_sort(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) { return a.bound < b.bound; });
-    for (const auto& shape : shapes_) {
+    std::vector<const PassShape*> order;
+    for (const auto& shape : shapes_) order.push_back(&shape);
+    std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->bound < b->bound; });
+    for (const auto* shape : order) {
       if (limits_.first && !out_.best.empty()) break;
-      const auto variants = variants_of(shape.plan);
+      const auto variants = variants_of(shape->plan);
       out_.counts.layouts += std::ssize(variants);
-      if (shape.bound >= worst()) out_.counts.slower += std::ssize(variants);
+      if (shape->bound >= worst()) out_.counts.slower += std::ssize(variants);
       else
-        for (const auto& variant : variants) judge(variant);
+        for (const auto& variant : variants) judge(with(shape->plan, variant));
     }
     return std::move(out_);
   }
@@ -180,45 +190,52 @@ class Search {
     return plan.expert_parallel == 1 && here > 1 && here < replicas && replicas % here == 0 ? here : 0;
   }
 
-  // The plan with each choice of what stays inside a node.
-  void add_with_nodes(std::vector<Plan>& out, const Plan& plan) const {
-    const int here = replicas_of_node(plan);
-    const bool groups = here > 0 && plan.zero == 3 && space_.zero_group,
-               nodes = here > 0 && plan.reduction == Reduction::ordered && space_.reduction_nodes;
+  // With each choice of what stays inside a node.
+  void add_with_nodes(std::vector<Variant>& out, const Plan& shape, Variant variant) const {
+    const int here = replicas_of_node(shape);
+    const bool groups = here > 0 && variant.zero == 3 && space_.zero_group,
+               nodes = here > 0 && shape.reduction == Reduction::ordered && space_.reduction_nodes;
     for (int i = 0; i < 4; ++i) {
       const bool group = i / 2 == 1, node = i % 2 == 1;
       if ((group && !groups) || (node && !nodes)) continue;
-      out.push_back(plan);
-      if (group) out.back().zero_group = here;
-      if (node) out.back().reduction_ranks_per_node = here;
-      if (group || node) out.back().topology = topology_of(out.back(), plan.topology.world());
+      variant.zero_group = group ? here : shape.zero_group;
+      variant.reduction_node = node ? here : shape.reduction_ranks_per_node;
+      variant.changes_topology = group || node;
+      out.push_back(variant);
     }
   }
 
-  std::vector<Plan> variants_of(const Plan& shape) const {
-    std::vector<Plan> out;
+  std::vector<Variant> variants_of(const Plan& shape) const {
+    std::vector<Variant> out;
     const int replicas = shape.topology.size(Axis::data);
     const auto micros = shape.global_batch / shape.micro_batch / replicas;
     for (int zero = 0; zero <= (replicas > 1 ? 3 : 0); ++zero) {
-      auto plan = shape;
-      if (space_.zero) plan.zero = zero;
+      Variant variant{.zero = shape.zero, .local_accumulation = shape.local_accumulation};
+      if (space_.zero) variant.zero = zero;
       else if (zero > 0) break;
       for (const auto all : {std::int64_t{1}, std::max<std::int64_t>(1, micros)}) {
-        if (space_.local_accumulation) plan.local_accumulation = all;
-        add_with_nodes(out, plan);
+        if (space_.local_accumulation) variant.local_accumulation = all;
+        add_with_nodes(out, shape, variant);
         if (!space_.local_accumulation || micros <= 1) break;
       }
     }
     return out;
   }
 
+  static Plan with(Plan plan, const Variant& variant) {
+    plan.zero = variant.zero, plan.local_accumulation = variant.local_accumulation;
+    plan.zero_group = variant.zero_group, plan.reduction_ranks_per_node = variant.reduction_node;
+    if (variant.changes_topology) plan.topology = topology_of(plan, plan.topology.world());
+    return plan;
+  }
+
   void refuse(const Problem& problem) {
     if (out_.refusal.empty()) out_.refusal = problem.message, out_.refusal_hint = problem.hint;
   }
 
-  void judge(const Plan& plan) {
+  void judge(Plan plan) {
     try {
-      judge_with_rates(plan);
+      judge_with_rates(std::move(plan));
     } catch (const base::InputError& e) {  // the machine lacks a rate that this layout needs
       ++out_.counts.refused;
       refuse({e.what(), e.hint()});

@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace trainyard::plan {
 
@@ -65,6 +67,30 @@ TEST_F(RanksOfAFlatGroup, ShardsAndCallsAreThoseOfItsRanks) {
   }
   EXPECT_EQ(both, 2);  // the head, reduced and gathered
   EXPECT_EQ(data, 2 * (1 + m.layers));
+}
+
+// What a thread keeps of a model is of the model, of the ranks and of the kinds that it is asked for.
+TEST_F(RanksOfAFlatGroup, OtherModelsRanksAndKindsHaveOtherTables) {
+  auto m = nano();
+  const auto expect = [&](const Topology& topology, int shards_of_head) {
+    const FlatGroupTable table(m, topology);
+    EXPECT_EQ(table.flat_groups(), m.layers + 2);
+    const auto& head = table.entries().back();
+    EXPECT_EQ(head.shards, shards_of_head);
+    EXPECT_EQ(head.flat_group.parameters.back().shape, (std::vector<std::int64_t>{m.vocabulary, m.hidden}));
+    EXPECT_EQ(head.layout.shard, layout(head.flat_group, shards_of_head).shard);
+  };
+  const Topology two({{Axis::data, 2}}), six({{Axis::data, 2}, {Axis::context, 3}});
+  for (int turn = 0; turn < 2; ++turn) {
+    register_block("head", std::make_shared<WideHead>());
+    expect(two, 2), expect(six, 6);
+    m.layers = 5, m.hidden = 64;
+    expect(two, 2), expect(six, 6);
+    register_block("head", std::make_shared<HeadKind>());
+    expect(six, 2), expect(two, 2);
+    m = nano();
+    expect(six, 2), expect(two, 2);
+  }
 }
 
 TEST_F(RanksOfAFlatGroup, WhatNoStoreCanDoIsRefused) {

@@ -3,9 +3,13 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/memo.h"
+#include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/blocks/scratch.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -17,69 +21,147 @@ template <class Of> std::int64_t sum(const std::vector<FlatGroupEntry>& entries,
   return n;
 }
 
-}  // namespace
+using Entries = std::vector<FlatGroupEntry>;
 
-FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) {
-  const auto add = [&](std::vector<FlatGroup> alike, std::int64_t times, bool borrowed) {
-    const auto index = flat_groups(), stride = static_cast<std::int64_t>(alike.size());
-    for (std::int64_t i = 0; i < stride; ++i) {
-      auto& flat_group = base::at(alike, i);
-      const auto shards = topology.size(flat_group.group);
-      auto flat = layout(flat_group, topology);
-      const auto contributions = contributions_of(flat_group, topology);
-      entries_.push_back({std::move(flat_group), shards, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed,
-                          static_cast<int>(i), contributions});
-    }
-  };
-  for (const auto& segment : segments(part)) {
-    add(borrowed_flat_groups(part, segment), 1, true);
-    const auto first = entries_.size();
-    add(segment.flat_groups(), segment.times, false);
-    std::vector<FlatGroupEntry*> used;
-    std::vector<std::int64_t> shares;  // how many occurrences of the segment's blocks one flat group has
-    for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
-      const bool own = occurrence.own >= 0;
-      const auto entry = own ? entries_.begin() + static_cast<std::ptrdiff_t>(first) + occurrence.own
-                             : std::find_if(entries_.begin(), entries_.end(),
-                                            [&](const auto& e) { return e.flat_group.name == occurrence.borrowed; });
-      TRAINYARD_ASSERT(own || (entry != entries_.end() && entry->times == 1),
-                       "no block before owns the one flat group '{}'", occurrence.borrowed);
-      used.push_back(&*entry);
-      shares.push_back(own ? 1 : segment.times);
-    }
-    const auto accesses = segment.kind->accesses(segment.model);
-    for (std::size_t u = 0; u < used.size(); ++u) {
-      const auto count = [&](const std::vector<int>& leases) {
-        return std::count(leases.begin(), leases.end(), static_cast<int>(u));
-      };
-      const auto backward = std::count_if(accesses.backward.begin(), accesses.backward.end(), [&](const auto& step) {
-        return step.kind == Access::Kind::lease && step.occurrence == static_cast<int>(u);
-      });
-      used[u]->occurrences += shares[u];
-      used[u]->training_leases += shares[u] * (count(accesses.forward) + backward);
-      used[u]->evaluation_leases += shares[u] * count(accesses.evaluation);
-    }
+// Everything of a topology that the layouts of flat groups depend on.
+std::vector<std::int64_t> sizes_of(const Topology& topology) {
+  std::vector<std::int64_t> out;
+  for (const auto axis : {Axis::pipe, Axis::data, Axis::context, Axis::tensor, Axis::expert, Axis::expert_data})
+    out.push_back(topology.size(axis));
+  return out;
+}
+// Whether these sizes decide the layout.
+bool has_common_axes(const FlatGroup& flat_group) {
+  constexpr Axes others = {Axis::expert_outer, Axis::expert_inner,    Axis::zero_copies,
+                           Axis::zero_group,   Axis::reduction_outer, Axis::reduction_inner};
+  return !flat_group.group.meets(others) &&
+         std::none_of(flat_group.parameters.begin(), flat_group.parameters.end(),
+                      [&](const Parameter& p) { return p.sharded && others.has(p.sharded->axis); });
+}
+
+void append(std::vector<std::int64_t>& key, const ExpertShare& s) {
+  key.insert(key.end(), {s.parts, s.part, s.tensor, s.chunks, s.node});
+}
+
+// Of the flat groups of one of the segment's blocks. They are as long in blocks that are alike.
+using SharedLayouts = std::shared_ptr<const std::vector<FlatLayout>>;
+SharedLayouts shared_layouts(const Segment& s, const std::vector<FlatGroup>& flat_groups, const Topology& topology) {
+  constexpr std::size_t most_parameters = 1 << 16;
+  using Key = std::tuple<std::shared_ptr<const ModelConfig>, const BlockKind*, std::vector<std::int64_t>>;
+  thread_local base::Memo<Key, SharedLayouts> known(most_parameters);
+  Key key{s.owner, s.kind, sizes_of(topology)};
+  append(std::get<2>(key), s.experts);
+  if (const auto* before = known.find(key)) return *before;
+  std::vector<FlatLayout> layouts;
+  std::size_t parameters = 1;
+  for (const auto& flat_group : flat_groups)
+    layouts.push_back(layout(flat_group, topology)), parameters += flat_group.parameters.size();
+  auto made = std::make_shared<const std::vector<FlatLayout>>(std::move(layouts));
+  if (!std::all_of(flat_groups.begin(), flat_groups.end(), has_common_axes)) return made;
+  return known.keep(std::move(key), std::move(made), parameters);
+}
+
+using Entries = std::vector<FlatGroupEntry>;
+
+// Counts the occurrences of the segment's blocks, whose own flat groups begin at entry `first`.
+void count_occurrences(Entries& entries, const Segment& segment, std::size_t first) {
+  std::vector<FlatGroupEntry*> used;
+  std::vector<std::int64_t> shares;  // how many occurrences of the segment's blocks one flat group has
+  for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
+    const bool own = occurrence.own >= 0;
+    const auto entry = own ? entries.begin() + static_cast<std::ptrdiff_t>(first) + occurrence.own
+                           : std::find_if(entries.begin(), entries.end(),
+                                          [&](const auto& e) { return e.flat_group.name == occurrence.borrowed; });
+    TRAINYARD_ASSERT(own || (entry != entries.end() && entry->times == 1),
+                     "no block before owns the one flat group '{}'", occurrence.borrowed);
+    used.push_back(&*entry);
+    shares.push_back(own ? 1 : segment.times);
+  }
+  const auto accesses = segment.kind->accesses(segment.model);
+  for (std::size_t u = 0; u < used.size(); ++u) {
+    const auto count = [&](const std::vector<int>& leases) {
+      return std::count(leases.begin(), leases.end(), static_cast<int>(u));
+    };
+    const auto backward = std::count_if(accesses.backward.begin(), accesses.backward.end(), [&](const auto& step) {
+      return step.kind == Access::Kind::lease && step.occurrence == static_cast<int>(u);
+    });
+    used[u]->occurrences += shares[u];
+    used[u]->training_leases += shares[u] * (count(accesses.forward) + backward);
+    used[u]->evaluation_leases += shares[u] * count(accesses.evaluation);
   }
 }
 
+Entries entries_of(const ModelPart& part, const Topology& topology) {
+  Entries out;
+  using Group = std::shared_ptr<const FlatGroup>;
+  using Layout = std::shared_ptr<const FlatLayout>;
+  std::int64_t index = 0;
+  const auto add = [&](Group group, Layout flat, std::int64_t times, std::int64_t place, std::int64_t of) {
+    out.push_back({.flat_group = *group,
+                   .shards = topology.size(group->group),
+                   .layout = *flat,
+                   .times = times,
+                   .index = index + place,
+                   .stride = of,
+                   .place = static_cast<int>(place),
+                   .contributions = contributions_of(*group, topology),
+                   .group_owner = std::move(group),
+                   .layout_owner = std::move(flat)});
+    if (place + 1 == of) index += times * of;
+  };
+  for (const auto& segment : segments(part)) {
+    const auto borrowed = borrowed_flat_groups(part, segment);
+    for (std::int64_t i = 0; i < std::ssize(borrowed); ++i) {
+      const auto& group = base::at(borrowed, i);
+      add(group, std::make_shared<const FlatLayout>(layout(*group, topology)), 1, i, std::ssize(borrowed));
+      out.back().borrowed = true;
+    }
+    const auto first = out.size();
+    const auto own = shared_flat_groups(segment);
+    const auto layouts = shared_layouts(segment, *own, topology);
+    for (std::int64_t i = 0; i < std::ssize(*own); ++i)
+      add({own, &base::at(*own, i)}, {layouts, &base::at(*layouts, i)}, segment.times, i, std::ssize(*own));
+    count_occurrences(out, segment, first);
+  }
+  return out;
+}
+
+}  // namespace
+
+FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) {
+  constexpr std::size_t most_entries = 1 << 14;
+  using Key = std::tuple<std::shared_ptr<const KnownModel>, std::vector<std::int64_t>>;
+  thread_local base::Memo<Key, std::shared_ptr<const Entries>> known(most_entries);
+  Key key{known_model(part.model), sizes_of(topology)};
+  append(std::get<1>(key), part.experts);
+  for (const auto& items : part.chunks) std::get<1>(key).insert(std::get<1>(key).end(), {items.begin, items.end});
+  if (const auto* before = known.find(key)) {
+    entries_ = *before;
+    return;
+  }
+  entries_ = std::make_shared<const Entries>(entries_of(part, topology));
+  if (std::all_of(entries_->begin(), entries_->end(), [](const auto& e) { return has_common_axes(e.flat_group); }))
+    known.keep(std::move(key), entries_, 1 + entries_->size());
+}
+
 std::int64_t FlatGroupTable::flat_groups() const {
-  return sum(entries_, [](const auto&) { return 1; });
+  return sum(*entries_, [](const auto&) { return 1; });
 }
 std::int64_t FlatGroupTable::occurrences() const {
-  return sum(entries_, [](const auto& e) { return e.occurrences; });
+  return sum(*entries_, [](const auto& e) { return e.occurrences; });
 }
 std::int64_t FlatGroupTable::shard_total() const {
-  return sum(entries_, [](const auto& e) { return e.layout.shard; });
+  return sum(*entries_, [](const auto& e) { return e.layout.shard; });
 }
 std::int64_t FlatGroupTable::shard_total_occurrences() const {
-  return sum(entries_, [](const auto& e) { return e.occurrences * e.layout.shard; });
+  return sum(*entries_, [](const auto& e) { return e.occurrences * e.layout.shard; });
 }
 std::int64_t FlatGroupTable::padded_total() const {
-  return sum(entries_, [](const auto& e) { return e.layout.padded; });
+  return sum(*entries_, [](const auto& e) { return e.layout.padded; });
 }
 
 std::int64_t FlatGroupTable::parameters() const {
-  return sum(entries_, [](const auto& e) {
+  return sum(*entries_, [](const auto& e) {
     std::int64_t n = 0;
     for (const auto& p : e.flat_group.parameters) n += p.count();
     return n;
@@ -88,7 +170,7 @@ std::int64_t FlatGroupTable::parameters() const {
 
 std::int64_t FlatGroupTable::largest_shared() const {
   std::int64_t n = 0;
-  for (const auto& e : entries_)
+  for (const auto& e : *entries_)
     if (e.shards > 1) n = std::max(n, e.layout.padded);
   return n;
 }

@@ -8,14 +8,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 namespace trainyard::plan {
 
 struct FlatGroupEntry {
-  FlatGroup flat_group;  // the first of the groups that are alike
-  int shards = 1;        // ranks of the group's own group of ranks
-  FlatLayout layout;
+  const FlatGroup& flat_group;  // the first of the groups that are alike
+  int shards = 1;               // ranks of the group's own group of ranks
+  const FlatLayout& layout;
   std::int64_t times = 1;
   std::int64_t index = 0, stride = 1;  // in flat_groups(part) the groups are at index, index + stride, ...
   // Of each group, in one micro-batch: occurrences in forward (each is committed once), leases in training and in
@@ -25,13 +26,16 @@ struct FlatGroupEntry {
   bool borrowed = false;
   int place = 0;          // number of the group among the flat groups of its block
   int contributions = 1;  // plan::contributions_of
+  std::shared_ptr<const FlatGroup> group_owner = {};
+  std::shared_ptr<const FlatLayout> layout_owner = {};
 };
 
+// The thread keeps the last ones, so that making one again, or a copy, is cheap.
 class FlatGroupTable {
  public:
   FlatGroupTable(const ModelPart& part, const Topology& topology);
 
-  const std::vector<FlatGroupEntry>& entries() const { return entries_; }
+  const std::vector<FlatGroupEntry>& entries() const { return *entries_; }
   std::int64_t flat_groups() const;
   std::int64_t occurrences() const;
   std::int64_t parameters() const;               // logical, each counted once
@@ -42,7 +46,7 @@ class FlatGroupTable {
       const;  // padded elements of the largest flat group with several shards; 0: there is none
 
  private:
-  std::vector<FlatGroupEntry> entries_;
+  std::shared_ptr<const std::vector<FlatGroupEntry>> entries_;
 };
 
 // Which buffer, here a slot, each flat group uses. Layers use slots in turn: layer i uses the slot that layer i -

@@ -3,40 +3,60 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/memo.h"
 #include "libtrain/plan/blocks/block_registry.h"
-#include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/blocks/known_model.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace trainyard::plan {
 
 namespace {
 
-// The segments of items [run.begin, run.end).
-std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk, const ExpertShare& experts) {
-  std::vector<Segment> out;
-  const auto one = [&](Part part, const char* kind) {
-    return Segment{part, &block_kind(kind), m, 1, 0, chunk, experts};
+// Adds the segments of items [run.begin, run.end).
+void add_segments(std::vector<Segment>& out, const KnownModel& known, Items run, int chunk,
+                  const ExpertShare& experts) {
+  const auto layers = known.model()->layers;
+  const auto add = [&](Part part, const BlockKind& kind, const std::shared_ptr<const ModelConfig>& model, Items of) {
+    out.push_back({part, &kind, *model, of.end - of.begin, of.begin, chunk, experts, Recompute::none, model});
   };
-  if (run.begin <= 0 && run.end > 0) out.push_back(one(Part::input, "embedding"));
-  const auto end = std::min(run.end - 1, m.layers);
-  for (auto layer = std::max<std::int64_t>(run.begin - 1, 0); layer < end;) {
-    const auto times = alike_layers(m, layer, end);
-    out.push_back({Part::layers, &block_kind("layer"), layer_model(m, layer), times, layer, chunk, experts});
-    layer += times;
+  if (run.begin <= 0 && run.end > 0) add(Part::input, block_kind("embedding"), known.model(), {0, 1});
+  const Items here{std::max<std::int64_t>(run.begin - 1, 0), std::min(run.end - 1, layers)};
+  if (here.begin < here.end) {
+    const auto& kind = block_kind("layer");
+    for (const auto& alike : known.layers())
+      if (const Items both{std::max(alike.first, here.begin), std::min(alike.end, here.end)}; both.begin < both.end)
+        add(Part::layers, kind, alike.model, both);
   }
-  if (run.begin <= m.layers + 1 && run.end > m.layers + 1) out.push_back(one(Part::output, "head"));
+  if (run.begin <= layers + 1 && run.end > layers + 1) add(Part::output, block_kind("head"), known.model(), {0, 1});
+}
+
+std::vector<Segment> whole(const ModelConfig& m) {
+  std::vector<Segment> out;
+  add_segments(out, *known_model(m), {0, item_count(m)}, 0, {});
   return out;
 }
 
-std::vector<Segment> whole(const ModelConfig& m) { return segments_of(m, {0, item_count(m)}, 0, {}); }
-
 bool owns(const Segment& segment, const std::string& flat_group) {
-  const auto own = segment.flat_groups();
-  return std::any_of(own.begin(), own.end(), [&](const FlatGroup& u) { return u.name == flat_group; });
+  const auto own = shared_flat_groups(segment);
+  return std::any_of(own->begin(), own->end(), [&](const FlatGroup& u) { return u.name == flat_group; });
 }
 
 }  // namespace
+
+SharedFlatGroups shared_flat_groups(const Segment& s, std::int64_t i) {
+  constexpr std::size_t most_parameters = 1 << 16;
+  using Key = std::tuple<std::shared_ptr<const ModelConfig>, const BlockKind*, std::int64_t, int, int, int, int, int>;
+  thread_local base::Memo<Key, SharedFlatGroups> known(most_parameters);
+  const auto& e = s.experts;
+  Key key{s.owner, s.kind, s.first + i, e.parts, e.part, e.tensor, e.chunks, e.node};
+  if (const auto* before = known.find(key)) return *before;
+  auto made = std::make_shared<const std::vector<FlatGroup>>(s.flat_groups(i));
+  std::size_t parameters = 1;
+  for (const auto& flat_group : *made) parameters += flat_group.parameters.size();
+  return known.keep(std::move(key), std::move(made), parameters);
+}
 
 std::int64_t item_count(const ModelConfig& m) { return m.layers + 2; }
 
@@ -54,10 +74,10 @@ std::vector<std::string> item_names(const ModelConfig& m) {
 ModelPart::ModelPart(const ModelConfig& all) : model(all), chunks({{0, item_count(all)}}) {}
 
 std::vector<Segment> segments(const ModelPart& p) {
+  const auto known = known_model(p.model);
   std::vector<Segment> out;
   for (std::size_t c = 0; c < p.chunks.size(); ++c)
-    for (auto& segment : segments_of(p.model, p.chunks[c], static_cast<int>(c), p.experts))
-      out.push_back(std::move(segment));
+    add_segments(out, *known, p.chunks[c], static_cast<int>(c), p.experts);
   return out;
 }
 
@@ -87,16 +107,18 @@ std::vector<Segment> segments(const ModelPart& p, const Recomputation& recomputa
   return out;
 }
 
-std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& p, const Segment& segment) {
-  std::vector<FlatGroup> out;
+std::vector<std::shared_ptr<const FlatGroup>> borrowed_flat_groups(const ModelPart& p, const Segment& segment) {
+  std::vector<std::shared_ptr<const FlatGroup>> out;
   std::vector<Segment> here;  // filled only if something is borrowed: there may be as many segments as layers
   for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
     if (occurrence.own >= 0) continue;
     if (here.empty()) here = segments(p);
     if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, occurrence.borrowed); })) continue;
-    for (const auto& other : whole(p.model))
-      for (auto& flat_group : other.kind->flat_groups(other.model, other.first))
-        if (flat_group.name == occurrence.borrowed) out.push_back(std::move(flat_group));
+    for (const auto& other : whole(p.model)) {
+      const auto all = shared_flat_groups(other);
+      for (const auto& flat_group : *all)
+        if (flat_group.name == occurrence.borrowed) out.emplace_back(all, &flat_group);
+    }
   }
   return out;
 }
@@ -112,7 +134,8 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
       const auto index = segment.first + i;
       PlacedBlock block{segment.part,           segment.kind, segment.model, index,         {},
                         segment.flat_groups(i), {},           accesses,      segment.chunk, segment.experts};
-      if (i == 0) block.borrowed = borrowed_flat_groups(p, segment);
+      if (i == 0)
+        for (const auto& flat_group : borrowed_flat_groups(p, segment)) block.borrowed.push_back(*flat_group);
       for (const auto& flat_group : block.borrowed)
         names.push_back(flat_group.name), occurrences_of_flat_group.push_back(0);
       const auto first = static_cast<int>(names.size());
@@ -134,7 +157,7 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
 std::vector<FlatGroup> flat_groups(const ModelPart& p) {
   std::vector<FlatGroup> out;
   for (const auto& segment : segments(p)) {
-    for (auto& flat_group : borrowed_flat_groups(p, segment)) out.push_back(std::move(flat_group));
+    for (const auto& flat_group : borrowed_flat_groups(p, segment)) out.push_back(*flat_group);
     for (std::int64_t i = 0; i < segment.times; ++i)
       for (auto& flat_group : segment.flat_groups(i)) out.push_back(std::move(flat_group));
   }

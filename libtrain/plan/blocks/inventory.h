@@ -7,6 +7,7 @@
 #include "libtrain/plan/spec/recomputation.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,17 +48,23 @@ struct ModelPart {
 struct Segment {
   Part part;
   const BlockKind* kind;
-  ModelConfig model;  // as these blocks see it (plan/spec/layer_model.h); their kind gets it as argument
+  const ModelConfig& model;  // as these blocks see it (plan/spec/layer_model.h); their kind gets it as argument
   std::int64_t times = 1;
   std::int64_t first = 0;                 // index among the blocks of its Part in the whole model
   int chunk = 0;                          // index of the chunk in the ModelPart
   ExpertShare experts = {};               // of the ModelPart
   Recompute recompute = Recompute::none;  // of layers, if asked for
+  // Owns `model`. Segments with the same one have equal models (plan/blocks/known_model.h).
+  std::shared_ptr<const ModelConfig> owner = {};
   // The flat groups of its i-th block, as a rank of the ModelPart holds them.
   std::vector<FlatGroup> flat_groups(std::int64_t i = 0) const {
     return kind->held_flat_groups(model, first + i, experts);
   }
 };
+// The same as segment.flat_groups(i). The thread keeps the last ones, because plans ask often and names take long.
+using SharedFlatGroups = std::shared_ptr<const std::vector<FlatGroup>>;
+SharedFlatGroups shared_flat_groups(const Segment& segment, std::int64_t i = 0);
+
 // The embedding, the layers and the head, with their registered kinds.
 std::vector<Segment> segments(const ModelPart& part);
 // The same, where layers of a segment also recompute alike.
@@ -89,7 +96,7 @@ std::int64_t expert_parameter_count(const ModelConfig& model);
 std::int64_t active_parameter_count(const ModelConfig& model);
 
 // What the blocks of a segment borrow from blocks outside this ModelPart, in the order of their occurrences.
-std::vector<FlatGroup> borrowed_flat_groups(const ModelPart& part, const Segment& segment);
+std::vector<std::shared_ptr<const FlatGroup>> borrowed_flat_groups(const ModelPart& part, const Segment& segment);
 
 // The order in which a micro-batch's forward pass uses flat groups, chunk after chunk.
 std::vector<Occurrence> occurrences(const ModelPart& part);

@@ -8,8 +8,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace trainyard::plan {
+
+namespace {
+
+std::atomic<std::int64_t> registered_kinds{0};
+
+}  // namespace
+
+std::int64_t kind_registrations() { return registered_kinds; }
+void count_kind_registration() { ++registered_kinds; }
 
 void require_registrable(const char* what, const std::string& name, bool complete) {
   const auto plain = [](char c) {

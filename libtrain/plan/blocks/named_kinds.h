@@ -1,6 +1,7 @@
 // NamedKinds: kinds under the names by which a model asks for them.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +16,10 @@ void require_registrable(const char* what, const std::string& name, bool complet
 // UsageError that names the nearest of `known`.
 [[noreturn]] void refuse_unknown_kind(const char* what, const std::string& name, const std::vector<std::string>& known);
 
+// How many kinds have been registered so far, beside those of the library.
+std::int64_t kind_registrations();
+void count_kind_registration();
+
 // A registry. It begins with the kinds of the library. Not thread-safe: register before anything is planned.
 template <class Kind> class NamedKinds {
  public:
@@ -25,6 +30,7 @@ template <class Kind> class NamedKinds {
   void add(const std::string& name, std::shared_ptr<const Kind> kind) {
     require_registrable(what_, name, kind != nullptr);
     kinds_[name] = std::move(kind);
+    count_kind_registration();
   }
   // `wanted`: what the message calls a kind that is not there.
   const Kind& at(const std::string& name, const char* wanted) const {

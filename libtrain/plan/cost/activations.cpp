@@ -2,12 +2,17 @@
 #include "libtrain/plan/cost/activations.h"
 
 #include "libtrain/base/index.h"
+#include "libtrain/base/memo.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -80,6 +85,44 @@ StackBytes evaluated(const BlockKind& kind, const ModelConfig& m, const MicroSha
   return {bytes, bytes, 0};
 }
 
+// Bytes of one block.
+struct BlockBytes {
+  std::array<StackBytes, recomputations.size()> saved = {}, evaluated = {};  // as SlotCounter::Blocks
+  std::int64_t training_workspace = 0, evaluation_workspace = 0;
+};
+
+BlockBytes bytes_of_block(const Segment& segment, const MicroShape& s) {
+  BlockBytes out;
+  const auto& kind = *segment.kind;
+  const auto& m = segment.model;
+  for (const auto form : recomputations) {
+    if (form != Recompute::none && segment.part != Part::layers) continue;
+    const auto i = static_cast<std::size_t>(form);
+    out.saved.at(i) = on_stack(kind, m, s, form);
+    out.evaluated.at(i) = evaluated(kind, m, s, form);
+  }
+  out.evaluation_workspace = kind.forward_workspace_bytes(m, s, Pass::evaluate);
+  out.training_workspace =
+      std::max(kind.forward_workspace_bytes(m, s, Pass::train), kind.backward_workspace_bytes(m, s));
+  return out;
+}
+
+// The thread keeps the last ones, because layouts with the same blocks are many.
+std::shared_ptr<const BlockBytes> known_bytes(const Segment& segment, const MicroShape& s) {
+  constexpr std::size_t most = 1 << 13;
+  using Key = std::tuple<std::shared_ptr<const ModelConfig>, const BlockKind*, std::array<std::int64_t, 15>>;
+  thread_local base::Memo<Key, std::shared_ptr<const BlockBytes>> known(most);
+  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
+  const auto& e = s.experts;
+  Key key{segment.owner,
+          segment.kind,
+          {s.batch, s.sequence, number(s.dtype), s.threads, number(s.device), s.tensor, number(s.sequence_parallel),
+           number(s.weight_gradients), e.parts, e.part, e.tensor, e.chunks, e.node, s.dispatch_tokens,
+           s.expert_capacity_buffer}};
+  if (const auto* before = known.find(key)) return *before;
+  return known.keep(std::move(key), std::make_shared<const BlockBytes>(bytes_of_block(segment, s)));
+}
+
 }  // namespace
 
 SlotCounter::SlotCounter(const ModelPart& part, const MicroShape& shape)
@@ -88,13 +131,8 @@ SlotCounter::SlotCounter(const ModelPart& part, const MicroShape& shape)
   const auto s = part.own_shape(shape);
   for (const auto& segment : segments(part)) {
     if (segment.times == 0) continue;
-    auto& blocks = base::at(chunks_, segment.chunk).emplace_back(Blocks{segment.part, segment.times, {}, {}});
-    for (const auto form : recomputations) {
-      if (form != Recompute::none && segment.part != Part::layers) continue;
-      const auto i = static_cast<std::size_t>(form);
-      blocks.saved.at(i) = on_stack(*segment.kind, segment.model, s, form);
-      blocks.evaluated.at(i) = evaluated(*segment.kind, segment.model, s, form);
-    }
+    const auto bytes = known_bytes(segment, s);
+    base::at(chunks_, segment.chunk).emplace_back(Blocks{segment.part, segment.times, bytes->saved, bytes->evaluated});
   }
 }
 
@@ -140,8 +178,8 @@ std::int64_t largest_workspace(const ModelPart& part, const MicroShape& shape, P
   const auto s = part.own_shape(shape);
   std::int64_t most = 0;
   for (const auto& segment : segments(part)) {
-    most = std::max(most, segment.kind->forward_workspace_bytes(segment.model, s, pass));
-    if (pass == Pass::train) most = std::max(most, segment.kind->backward_workspace_bytes(segment.model, s));
+    const auto bytes = known_bytes(segment, s);
+    most = std::max(most, pass == Pass::train ? bytes->training_workspace : bytes->evaluation_workspace);
   }
   return most;
 }

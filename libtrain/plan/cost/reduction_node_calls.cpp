@@ -68,6 +68,21 @@ void add_reductions(std::vector<SizedCalls>& out, const ReducedRange& r, int dat
   calls_of(rest, 1, more);
 }
 
+// How many segments of a shard are equally long, in the order of the first ones.
+struct AlikeRanges {
+  std::int64_t count, times;
+};
+std::vector<AlikeRanges> alike_ranges(std::int64_t shard, std::int64_t segments) {
+  std::vector<AlikeRanges> out;
+  for (std::int64_t s = 0; s < segments; ++s) {
+    const auto count = transfer_segment(shard, segments, s).count;
+    const auto same = std::find_if(out.begin(), out.end(), [&](const AlikeRanges& r) { return r.count == count; });
+    if (same == out.end()) out.push_back({count, 1});
+    else ++same->times;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<SizedCalls> reduction_node_calls(const FlatGroupTable& table, const StateShape& shape, int data_rank,
@@ -80,12 +95,11 @@ std::vector<SizedCalls> reduction_node_calls(const FlatGroupTable& table, const 
   for (const auto& e : table.entries()) {
     const auto segments =
         transfer_segments(e.layout.padded * base::size_of(shape.gradient), e.shards, shape.topology, most);
+    const auto ranges = alike_ranges(e.layout.shard, segments);
     const auto add_rounds = [&](std::int64_t round, std::int64_t alike) {
-      for (std::int64_t s = 0; s < segments; ++s) {
-        const auto range = transfer_segment(e.layout.shard, segments, s);
+      for (const auto& range : ranges)
         add_reductions(out, {nodes, {range.count, shape.reduction_piece}, batch.contributors(round), round > 0},
-                       data_rank, shape.gradient, alike * e.times * e.occurrences);
-      }
+                       data_rank, shape.gradient, alike * range.times * e.times * e.occurrences);
     };
     add_rounds(0, 1);
     if (rounds > 2) add_rounds(1, rounds - 2);  // full ones that continue a sum

@@ -24,20 +24,28 @@ struct FlatGroupCalls {
   base::DType type;
   std::int64_t calls, sending, segments;
 };
-void add_calls(std::vector<SizedCalls>& out, const FlatGroupEntry& e, const FlatGroupCalls& c) {
-  const auto each = e.layout.shard / c.segments;
+// The ranks that have shards of a flat group, and the elements of a shard and of all.
+struct ShardedGroup {
+  ShardedGroup(const FlatGroupEntry& e)
+      : group(e.flat_group.group), shards(e.shards), shard(e.layout.shard), padded(e.layout.padded) {}
+  Axes group;
+  int shards;
+  std::int64_t shard, padded;
+};
+void add_calls(std::vector<SizedCalls>& out, const ShardedGroup& g, const FlatGroupCalls& c) {
+  const auto each = g.shard / c.segments;
   const auto add = [&](std::int64_t shard, std::int64_t n) {
     if (n > 0)
-      out.push_back({e.flat_group.group, e.shards, c.operation, c.type, e.shards * shard * base::size_of(c.type),
-                     n * c.calls, n * c.sending});
+      out.push_back({g.group, g.shards, c.operation, c.type, g.shards * shard * base::size_of(c.type), n * c.calls,
+                     n * c.sending});
   };
   add(each, c.segments - 1);
-  add(e.layout.shard - (c.segments - 1) * each, 1);
+  add(g.shard - (c.segments - 1) * each, 1);
 }
 
 // As many segments as the stores divide a transfer into (params/transfers.h).
-std::int64_t segments_of_call(const FlatGroupEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
-  return transfer_segments(e.layout.padded * base::size_of(type), e.shards, topology, most);
+std::int64_t segments_of_call(const ShardedGroup& g, base::DType type, const Topology& topology, std::int64_t most) {
+  return transfer_segments(g.padded * base::size_of(type), g.shards, topology, most);
 }
 
 // ZeRO stage 3. times(entry): how often the flat groups of the entry are gathered, together.
@@ -47,10 +55,10 @@ std::vector<SizedCalls> gathers(const FlatGroupTable& table, const StateShape& s
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
     if (const auto n = times(e); n > 0) {
-      auto sharded = e;  // among the ranks that gather it
+      ShardedGroup sharded = e;  // among the ranks that gather it
       if (groups.any())
-        sharded.flat_group.group = {Axis::zero_group}, sharded.shards = groups.ranks(),
-        sharded.layout.shard = groups.copies() * e.layout.shard;
+        sharded.group = {Axis::zero_group}, sharded.shards = groups.ranks(),
+        sharded.shard = groups.copies() * e.layout.shard;
       add_calls(out, sharded,
                 {.operation = "all_gather",
                  .type = shape.working,

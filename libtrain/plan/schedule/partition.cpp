@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/memo.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
@@ -16,6 +17,7 @@
 #include <charconv>
 #include <functional>
 #include <regex>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -26,16 +28,15 @@ constexpr std::string_view of_type = "type:";
 // Parameters of one block of the segment.
 double parameters_of(const Segment& segment, const ModelConfig& m) {
   double n = 0;
-  const auto add = [&](const std::vector<FlatGroup>& flat_groups) {
-    for (const auto& flat_group : flat_groups)
-      for (const auto& p : flat_group.parameters) n += static_cast<double>(p.count());
+  const auto add = [&](const FlatGroup& flat_group) {
+    for (const auto& p : flat_group.parameters) n += static_cast<double>(p.count());
   };
-  add(segment.kind->flat_groups(segment.model, segment.first));
+  for (const auto& flat_group : *shared_flat_groups(segment)) add(flat_group);
   for (const auto& occurrence : segment.kind->occurrences(segment.model))
     if (occurrence.own < 0)
       for (const auto& other : segments(m))
-        for (const auto& flat_group : other.kind->flat_groups(other.model, other.first))
-          if (flat_group.name == occurrence.borrowed) add({flat_group});
+        for (const auto& flat_group : *shared_flat_groups(other))
+          if (flat_group.name == occurrence.borrowed) add(flat_group);
   return n;
 }
 
@@ -73,6 +74,15 @@ std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
     throw base::UsageError(base::text("$partition type:{} finds none of the model's items", shown),
                            "they are called embedding, layers.00 and so on, head");
   return out;
+}
+
+// balanced_boundaries takes long, and a planner asks for the same ones again and again.
+Boundaries known_boundaries(const std::vector<double>& weights, int parts) {
+  constexpr std::size_t most_items = 1 << 20;
+  thread_local base::Memo<std::pair<int, std::vector<double>>, Boundaries> known(most_items);
+  std::pair key{parts, weights};
+  if (const auto* before = known.find(key)) return *before;
+  return known.keep(std::move(key), balanced_boundaries(weights, parts), weights.size());
 }
 
 Boundaries listed(const std::string& text, std::int64_t items, int parts) {
@@ -139,7 +149,7 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
           base::text("$partition {} finds {} of the model's {}, fewer than the {}: some would have none",
                      base::one_line(how), found, base::counted(items, "item"), base::counted(parts, "part")),
           "type:layers, for example, or fewer stages");
-    return balanced_boundaries(weights, parts);
+    return known_boundaries(weights, parts);
   }
   if (!how.empty() && (std::isdigit(static_cast<unsigned char>(how[0])) || how[0] == '-'))
     return listed(how, items, parts);

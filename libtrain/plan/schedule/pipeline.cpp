@@ -3,8 +3,11 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/memo.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -89,13 +92,18 @@ std::vector<int> most_in_flight(PipelineSchedule schedule, std::int64_t micros, 
   if (chunks == 1 && schedule == PipelineSchedule::gpipe) return {static_cast<int>(micros)};
   // The number in flight saturates: a list of so many micro-batches reaches the same maximum as any longer list.
   const auto listed = std::min(micros, std::int64_t{4} * stages);
+  constexpr std::size_t most_known = 1 << 12;
+  using Key = std::tuple<PipelineSchedule, std::int64_t, int, int, int>;
+  thread_local base::Memo<Key, std::vector<int>> known(most_known);
+  const Key key{schedule, listed, stages, chunks, stage};
+  if (const auto* before = known.find(key)) return *before;
   std::vector<int> now(base::size(chunks), 0), most = now;
   for (const auto& w : stage_work(schedule, listed, stages, chunks, stage)) {
     const auto c = base::size(w.chunk);
     if (w.kind == StageWork::Kind::forward) most[c] = std::max(most[c], ++now[c]);
     else if (w.kind != StageWork::Kind::input_gradients) --now[c];
   }
-  return most;
+  return known.keep(key, std::move(most));
 }
 
 }  // namespace trainyard::plan

@@ -14,7 +14,7 @@ namespace {
 int stage_of_owner(const std::vector<Segment>& all, const Stages& s, const std::string& name) {
   std::int64_t begin = 0;
   for (const auto& segment : all) {
-    for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
+    for (const auto& flat_group : *shared_flat_groups(segment))
       if (flat_group.name == name) return s.stage_of(begin);
     begin += segment.times;
   }
