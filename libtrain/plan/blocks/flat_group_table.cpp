@@ -61,8 +61,6 @@ SharedLayouts shared_layouts(const Segment& s, const std::vector<FlatGroup>& fla
   return known.keep(std::move(key), std::move(made), parameters);
 }
 
-using Entries = std::vector<FlatGroupEntry>;
-
 // Counts the occurrences of the segment's blocks, whose own flat groups begin at entry `first`.
 void count_occurrences(Entries& entries, const Segment& segment, std::size_t first) {
   std::vector<FlatGroupEntry*> used;
