@@ -147,10 +147,11 @@ class BlockStore : public params::ParameterStore {
   std::vector<View> weights_, gradients_;
 };
 
-// Arrays of a micro-batch of random tokens, on the device.
+// Arrays of a micro-batch of random tokens, on the device, and random hidden states for blocks behind others. Tokens
+// that are all alike would go to the same experts.
 struct BlockBatch {
-  BlockBatch(const plan::ModelConfig& model, std::int64_t b, std::int64_t t, tensor::Exec& exec)
-      : memory(tensor::Category::workspace, b * t * (4 * 4 + 1) + 16 * b + padding, exec.device()) {
+  BlockBatch(const plan::ModelConfig& model, std::int64_t b, std::int64_t t, DType dtype, tensor::Exec& exec)
+      : memory(tensor::Category::workspace, b * t * (4 * 4 + 1 + 8 * model.hidden) + 16 * b + padding, exec.device()) {
     std::vector<std::int32_t> tokens(base::size(b * t)), targets = tokens, positions = tokens, starts = tokens;
     std::vector<std::uint8_t> weights(base::size(b * t), 1);
     std::uint64_t state = 1;
@@ -171,6 +172,12 @@ struct BlockBatch {
     micro.tokens = place(tokens, b, t), micro.targets = place(targets, b, t);
     micro.positions = place(positions, b, t), micro.document_start = place(starts, b, t);
     micro.weights = place(weights, b, t), micro.counted = b * t;
+    std::vector<float> values(base::size(b * t * model.hidden));
+    base::fill_normal(values.data(), std::ssize(values), 1, "hidden states", 0, 1);
+    const auto normal = place(values, b * t, model.hidden);
+    hidden = memory.allocate(dtype, {b * t, model.hidden});
+    kernels::cast(exec, normal, hidden);
+    exec.synchronize();
     if (!exec.on_gpu()) return;
     std::vector<double> counted{static_cast<double>(b * t)};
     micro.keys = place(micro.samples, 1, b).template ptr<std::uint64_t>();
@@ -178,6 +185,7 @@ struct BlockBatch {
   }
   tensor::Arena memory;
   model::MicroBatch micro;
+  View hidden;  // [tokens, hidden]
 };
 
 plan::Recompute recomputation_of(BlockPass pass) {
@@ -223,7 +231,7 @@ class BlockRun {
         store_(part_, plan_.topology, plan_.dtype, device), lists_(part_, plan_.sequence, *compute_),
         collectives_(execs_, staging_, plan_.model, shape_),
         experts_(execs_, staging_, plan_.batch(), shape_, plan::expert_hop_bytes(part_, shape_, plan::Pass::train)),
-        batch_(plan_.model, plan_.micro_batch, plan_.sequence, *compute_), decoder_(part_, recompute_),
+        batch_(plan_.model, plan_.micro_batch, plan_.sequence, plan_.dtype, *compute_), decoder_(part_, recompute_),
         saved_(activations_) {
     store_.fill(*compute_);
     const auto n = activations_.mark();
@@ -236,7 +244,9 @@ class BlockRun {
     model::Step step{*compute_, &store_, batch_.micro, plan_.dtype, 1, plan::Pass::train, 0, 0};
     step.collectives = &collectives_, step.experts = &experts_, step.lists = &lists_;
     step.weight_gradients = shape_.weight_gradients;
-    auto flow = decoder_.forward(step, saved_);
+    auto flow = decoder_.open(step, saved_);
+    tensor::copy(*compute_, batch_.hidden, flow.main);
+    decoder_.forward(step, flow, saved_);
     if (pass_ == BlockPass::inputs) decoder_.input_gradients(step, flow, saved_);
     if (pass_ == BlockPass::forward || pass_ == BlockPass::inputs) return saved_.clear();
     decoder_.backward(step, flow, saved_);
