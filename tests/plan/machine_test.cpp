@@ -44,6 +44,18 @@ TEST(Machine, UnknownNamesAndKeysAreRefused) {
   EXPECT_THROW(require_links(m, 16), base::InputError);
 }
 
+// CUDA keeps one or two hundredths of a device for itself.
+TEST(Machine, DevicesHaveWhatCudaReports) {
+  for (const auto& [name, gib] :
+       {std::pair{"dgx-a100-40", 40.0}, std::pair{"dgx-a100-80", 80.0}, std::pair{"jean-zay-a100", 80.0},
+        std::pair{"ndm-a100-v4", 80.0}, std::pair{"dgx-h100", 80.0}, std::pair{"dgx2-v100", 32.0},
+        std::pair{"p3.16xlarge", 16.0}, std::pair{"summit-like", 16.0}}) {
+    const double share = static_cast<double>(device_memory_of(load_machine(name))) / (gib * (1 << 30));
+    EXPECT_TRUE(0.98 < share && share < 0.995) << name << ": " << share;
+  }
+  EXPECT_EQ(device_memory_of(load_machine("dgx-a100-80")), 84'986'665'370);  // 79.15 GiB
+}
+
 // 100 GFLOP/s, 10 GB/s, links of 1 GB/s and a network of 4 GB/s for four devices; no latencies.
 Machine plain() {
   Machine m;
