@@ -106,5 +106,30 @@ TEST(MachineTime, CollectivesByTheirLinks) {
   EXPECT_EQ(seconds(Topology(), Axis::data, "all_gather"), 0);
 }
 
+// A second a message in a node, ten between nodes, and no bytes to speak of. Of 16 ranks in four nodes a ring has 15
+// hops, four of them between nodes. A tree goes up and down three links of a node and two levels of nodes.
+TEST(MachineTime, RingsHaveAHopForEachRank) {
+  auto m = plain();
+  m.link_latency = 1, m.network_latency = 10;
+  const Topology inside({{Axis::data, 4}}), outside({{Axis::data, 16}}), strided({{Axis::data, 4}, {Axis::tensor, 4}});
+  const auto seconds = [&](const Topology& t, const char* operation) {
+    return call_seconds(m, t, {Axis::data, t.size(Axis::data), operation, base::DType::f32, 16, 1, 1});
+  };
+  for (const char* operation : {"all_gather", "reduce_scatter"}) {
+    EXPECT_NEAR(seconds(inside, operation), 3, 1e-6) << operation;
+    EXPECT_NEAR(seconds(outside, operation), 11 + 40, 1e-6) << operation;
+    EXPECT_NEAR(seconds(strided, operation), 30, 1e-6) << operation;
+  }
+  EXPECT_NEAR(seconds(inside, "all_reduce"), 6, 1e-6);
+  EXPECT_NEAR(seconds(outside, "all_reduce"), 2 * (3 + 20), 1e-6);
+  // Messages to each rank go at the same time, but for a tree's levels.
+  EXPECT_NEAR(seconds(inside, "ordered_reduce_scatter"), 3, 1e-6);
+  EXPECT_NEAR(seconds(outside, "ordered_reduce_scatter"), 80, 1e-6);
+  // Eight devices of a DGX A100 add up few bytes in 14 hops of 2.1 us, which nccl-tests reports as some 30 us.
+  const auto dgx = load_machine("dgx-a100-80");
+  EXPECT_NEAR(call_seconds(dgx, Topology({{Axis::data, 8}}), {Axis::data, 8, "all_reduce", base::DType::f32, 8, 1, 1}),
+              30e-6, 1e-6);
+}
+
 }  // namespace machine_test
 }  // namespace trainyard::plan

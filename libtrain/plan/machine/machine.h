@@ -33,8 +33,8 @@ struct Machine {
   double device_power = 0;                  // W
   // The parts of these rates that programs reach for long. See the defaults in machine.cpp for their sources.
   double product_share = 0.8, attention_share = 0.55, memory_share = 0.85, link_share = 0.78, network_share = 0.9;
-  double link_latency = 5e-6, network_latency = 10e-6;  // seconds of a message
-  base::DType dtype = base::DType::bf16;                // of 16 bits, that its products take
+  double link_latency = 2.1e-6, network_latency = 10e-6;  // seconds of a message
+  base::DType dtype = base::DType::bf16;                  // of 16 bits, that its products take
   // What profile-comm measured of this machine; null: its rates are published. `speed` multiplies all of it.
   std::shared_ptr<const MeasuredMachine> measured = {};
   double speed = 1;
