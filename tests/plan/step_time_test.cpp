@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 
 namespace trainyard::plan {
@@ -174,6 +175,76 @@ TEST(StepTime, TheRunOfAllMicroBatches) {
       for (const auto& stage : run.stages)
         EXPECT_EQ(std::ssize(stage.work), p.global_batch * p.virtual_stages * halves) << stages;
     }
+}
+
+// A byte takes 1 ns on a link, and passes take so long that they hide what they can.
+Machine bare() {
+  auto m = load_machine("dgx-a100-80");
+  m.link_bandwidth = 1e9, m.link_share = m.memory_share = 1, m.link_latency = m.network_latency = 0;
+  m.memory_bandwidth = 1e18, m.flops_16bit = 1e9;
+  return m;
+}
+
+// Elements of the flat groups. h = 128: a layer has 12 h^2 + 13 h, the embedding 256 + 64 rows, the head a table of its
+// own and a norm. All are whole numbers of 128, so two ranks have halves without padding.
+constexpr double embedding = 40'960, layer = 198'272, head = 33'024, all = embedding + 2 * layer + head;
+
+Plan plan_with(const std::function<void(Plan&)>& change, int ranks = 2) {
+  Plan p;
+  p.model = preset("gpt2");
+  p.model.hidden = 128, p.model.ffn = 512, p.model.heads = p.model.kv_heads = 2, p.model.layers = 2;
+  p.model.vocabulary = 256, p.model.context = p.sequence = 64, p.model.lanes = 1, p.model.tied = false;
+  p.device = base::DeviceKind::cuda, p.dtype = base::DType::bf16, p.global_batch = 8;
+  change(p);
+  p.topology = topology_of(p, ranks);
+  p.stages = stages_of(p);
+  return p;
+}
+Plan with_zero(int zero) {
+  return plan_with([&](Plan& p) { p.zero = zero; });
+}
+
+StepTime time_of(const Plan& p, const Machine& m, const Execution& execution = {}) {
+  return StepTimer(p.model, m, execution).time(p);
+}
+
+// Two ranks send half of the bytes: a gather in bf16 takes 1 ns an element, a reduction in f32 2 ns. A rank has four
+// micro-batches, each with a reduction; in ZeRO 3 each gathers the embedding once, and all else in both passes.
+constexpr double gathered = 1e-9, reduced = 2e-9;
+
+// Products of unfused attention are products like others.
+TEST(StepTime, UnfusedAttentionHasTheRateOfProducts) {
+  auto m = load_machine("dgx-h100");
+  const auto p = with_zero(0);
+  const Execution apart{.attention = AttentionKernels::apart};
+  const double before = time_of(p, m, apart).seconds, fused = time_of(p, m).seconds;
+  EXPECT_EQ(time_of(p, m, apart).attention, 0);
+  m.attention_share /= 2;
+  EXPECT_EQ(time_of(p, m, apart).seconds, before);
+  EXPECT_GT(time_of(p, m).seconds, fused);
+}
+
+// Softmax, what dropout leaves of it and its mask: 5 a s^2 b / t bytes a layer (Korthikanti et al. 2022, equation 2),
+// of which recomputation keeps none between forward and backward. One layer at a time has them.
+TEST(StepTime, UnfusedAttentionKeepsScores) {
+  const auto scores = [](Recompute recompute, int tensor) {
+    const auto activations = [&](AttentionKernels attention) {
+      const auto p = plan_with([&](Plan& q) {
+        q.model.context = q.sequence = 1024;
+        q.recompute = recompute, q.tensor = tensor, q.attention = attention;
+      });
+      return memory_of_stage(p, 0).categories[base::MemoryCategory::activations];
+    };
+    return activations(AttentionKernels::apart) - activations(AttentionKernels::fused);
+  };
+  const std::int64_t of_layer = 5 * 2 * 1024 * 1024;
+  EXPECT_EQ(scores(Recompute::none, 1), 2 * of_layer);
+  EXPECT_EQ(scores(Recompute::none, 2), of_layer);
+  // In the place that all layers share, these are the most, where it was what the head computes.
+  for (const auto recompute : {Recompute::selective, Recompute::layers}) {
+    EXPECT_GT(scores(recompute, 1), of_layer / 2);
+    EXPECT_LE(scores(recompute, 1), of_layer);
+  }
 }
 
 TEST(StepTime, SecondsHaveThreeDigits) {
