@@ -203,23 +203,28 @@ StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment
     for (const auto& c : all) seconds += static_cast<double>(c.calls) * call_seconds(machine_, plan.topology, c);
     return seconds;
   };
+  // Who repeats whole layers repeats all calls of forward.
+  const bool whole = recompute == Recompute::layers && execution_.whole_recomputation;
+  const auto repeated = whole ? Recompute::none : recompute;
   if (shape.tensor > 1) {
     const auto of = [&](Pass p) {
       std::vector<SizedCalls> sized;
-      for (const auto& c : s.kind->tensor_calls(s.model, shape, p, recompute))
+      for (const auto& c : s.kind->tensor_calls(s.model, shape, p, repeated))
         sized.push_back({Axis::tensor, shape.tensor, c.operation, c.type, c.bytes, c.calls, c.calls});
       return seconds_of_calls(sized);
     };
-    calls(of(Pass::evaluate), of(Pass::train), out.tensor);
+    const double forward = of(Pass::evaluate);
+    calls(forward, of(Pass::train) + (whole ? forward : 0), out.tensor);
   }
   if (shape.experts.sends_rows()) {
     const auto of = [&](Pass p) {
       std::vector<SizedCalls> sized;
-      for (const auto& c : s.kind->expert_calls(s.model, shape, p, recompute))
+      for (const auto& c : s.kind->expert_calls(s.model, shape, p, repeated))
         for (auto& each : expert_group_calls(shape.experts, c, 1)) sized.push_back(std::move(each));
       return seconds_of_calls(sized);
     };
-    calls(of(Pass::evaluate), of(Pass::train), out.experts);
+    const double forward = of(Pass::evaluate);
+    calls(forward, of(Pass::train) + (whole ? forward : 0), out.experts);
   }
   take_measured_calls(plan, s, recompute, out);
   add_sums(plan, s, out);

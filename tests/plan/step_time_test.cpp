@@ -212,6 +212,21 @@ StepTime time_of(const Plan& p, const Machine& m, const Execution& execution = {
 // micro-batches, each with a reduction; in ZeRO 3 each gathers the embedding once, and all else in both passes.
 constexpr double gathered = 1e-9, reduced = 2e-9;
 
+// Two ranks add up 64 rows of 128 numbers: each sends half of them in f32, and of the sums half in bf16, which it keeps
+// with sequence parallelism. A layer's last sum is not read where it is computed again.
+TEST(StepTime, WholeRecomputationRepeatsTheLastCall) {
+  const auto tensor = [&](bool whole, bool sequence_parallel) {
+    const auto p = plan_with(
+        [&](Plan& q) { q.tensor = 2, q.sequence_parallel = sequence_parallel, q.recompute = Recompute::layers; });
+    Execution execution;
+    execution.whole_recomputation = whole;
+    return time_of(p, bare(), execution).tensor;
+  };
+  const double layers = 8 * 2, half = 64 * 128 / 2;
+  EXPECT_NEAR(tensor(true, false) - tensor(false, false), layers * 1e-9 * half * (4 + 2), 1e-12);
+  EXPECT_NEAR(tensor(true, true) - tensor(false, true), layers * 1e-9 * half * 4, 1e-12);
+}
+
 // Products of unfused attention are products like others.
 TEST(StepTime, UnfusedAttentionHasTheRateOfProducts) {
   auto m = load_machine("dgx-h100");
