@@ -212,6 +212,93 @@ StepTime time_of(const Plan& p, const Machine& m, const Execution& execution = {
 // micro-batches, each with a reduction; in ZeRO 3 each gathers the embedding once, and all else in both passes.
 constexpr double gathered = 1e-9, reduced = 2e-9;
 
+TEST(StepTime, WithoutOverlapAllCallsCount) {
+  const Execution apart{.overlap = false};
+  const double reductions = 4 * reduced * all;
+  EXPECT_NEAR(time_of(with_zero(2), bare(), apart).data, reductions + gathered * all, 1e-12);
+  EXPECT_NEAR(time_of(with_zero(3), bare(), apart).data, reductions + 4 * gathered * (embedding + 4 * layer + 2 * head),
+              1e-12);
+}
+
+// The first gathers and the last reductions are those of the embedding, which computes nothing here, and of a layer.
+TEST(StepTime, PassesDoNotHideTheFirstGatherAndTheLastReduction) {
+  const double first = gathered * (embedding + layer), last = reduced * (embedding + layer);
+  for (const int zero : {1, 2, 3}) EXPECT_NEAR(time_of(with_zero(zero), bare()).data, first + last, 1e-12) << zero;
+  EXPECT_NEAR(time_of(with_zero(0), bare()).data, 2 * gathered * all + last, 1e-12) << "sums are gathered at the end";
+  EXPECT_EQ(time_of(plan_with([](Plan& p) { p.zero = 3; }, 1), bare()).data, 0);
+  // Of pipeline stages, the first one begins and ends.
+  const auto stages =
+      plan_with([](Plan& p) { p.zero = 2, p.pipeline = 2, p.pipeline_schedule = PipelineSchedule::one_f_one_b; }, 4);
+  EXPECT_NEAR(time_of(stages, bare()).data, first + last, 1e-12);
+  // Breadth first, each micro-batch of the embedding waits for the reduction of the one before.
+  const auto breadth = plan_with([](Plan& p) { p.zero = 3, p.accumulation_order = AccumulationOrder::breadth; });
+  EXPECT_NEAR(time_of(breadth, bare()).data, first + last + 3 * reduced * embedding, 1e-12);
+}
+
+TEST(StepTime, LinksHaveTimeForNoMoreThanAllPasses) {
+  auto m = bare();
+  m.flops_16bit = 1e18;
+  const auto t = time_of(with_zero(3), m);
+  const double calls = 4 * reduced * all + 4 * gathered * (embedding + 4 * layer + 2 * head);
+  EXPECT_GT(t.data, 0.8 * calls);
+  EXPECT_NEAR(t.data + t.products + t.attention + t.kernels, calls, 1e-12);
+}
+
+// A second a call. Of two layers each rank has 12 h^2 / 2 weights and 19 h / 2 other numbers: 101 MB of gradients and
+// 50 MB of weights, in 7 and 4 segments of 16 MiB. Tokens, positions and the head are smaller.
+TEST(StepTime, RingsSendAFlatGroupInOneCall) {
+  auto m = bare();
+  m.link_bandwidth = 1e18, m.link_latency = 1;
+  const auto p = plan_with(
+      [](Plan& q) { q.model.hidden = 2048, q.model.ffn = 8192, q.tensor = 2, q.zero = 2, q.local_accumulation = 4; },
+      4);
+  EXPECT_NEAR(time_of(p, m, {.overlap = false}).data, 2 * (7 + 4) + 3 * 2, 1e-6);
+  EXPECT_NEAR(time_of(p, m, {.overlap = false, .rings = true}).data, 5 * 2, 1e-6);
+}
+
+// An element of AdamW has 12 bytes of states, which are read and written, 2 of weights, which are written, and 4 of
+// gradients, which are read for the norm and for the update.
+TEST(StepTime, ARankUpdatesItsShards) {
+  auto m = bare();
+  m.memory_bandwidth = 1e9;
+  const auto update = [&](const Plan& p) { return time_of(p, m).update; };
+  for (const int zero : {1, 2, 3}) EXPECT_NEAR(update(with_zero(zero)), 1e-9 * 34 * all / 2, 1e-12) << zero;
+  const auto kept = plan_with([](Plan& p) { p.zero = 2, p.local_accumulation = 2; });
+  EXPECT_NEAR(update(kept), 1e-9 * 34 * all / 2, 1e-12);
+  // ZeRO 0 updates all, and reads its shard for the norm.
+  EXPECT_NEAR(update(with_zero(0)), 1e-9 * (30 * all + 4 * all / 2), 1e-12);
+  // A tied table's later gradient is added to the first: two are read, one is written. The head has its norm alone.
+  const auto tied = plan_with([](Plan& p) { p.zero = 1, p.model.tied = true; });
+  const double elements = embedding + 2 * layer + 256;
+  EXPECT_NEAR(update(tied), 1e-9 * (34 * elements + 12 * 256 * 128) / 2, 1e-12);
+  // In f32 weights are their own masters: they are read, too, and states have 8 bytes.
+  const auto wide = plan_with([](Plan& p) { p.zero = 1, p.dtype = base::DType::f32; });
+  EXPECT_NEAR(update(wide), 1e-9 * 32 * all / 2, 1e-12);
+}
+
+// A host of 1 GB/s updates 12 bytes of states an element, read and written. The first forward hides some of it: at most
+// 2 us for each of its products.
+TEST(StepTime, AHostBelongsToTheRanksThatAreThere) {
+  auto m = bare();
+  m.flops_16bit = 1e18, m.host_bandwidth = 1e9, m.cores = 0;
+  const auto update = [&](int ranks) {
+    return time_of(plan_with(
+                       [](Plan& p) {
+                         p.zero = 1, p.offload.optimizer = {Place::host};
+                         p.global_batch = 16;
+                       },
+                       ranks),
+                   m)
+        .update;
+  };
+  for (const int ranks : {1, 2, 8}) EXPECT_NEAR(update(ranks), 1e-9 * 24 * all, 1e-4) << ranks;
+  EXPECT_NEAR(update(16), 1e-9 * 24 * all / 2, 1e-4) << "two nodes";
+  EXPECT_EQ(devices_used(m, 1), 1);
+  EXPECT_EQ(devices_used(m, 16), 8);
+  EXPECT_EQ(host_memory_of_device(load_machine("dgx2-v100"), 1), 1'500'000'000'000);
+  EXPECT_EQ(host_memory_of_device(load_machine("dgx2-v100"), 64), 93'750'000'000);
+}
+
 // Two ranks add up 64 rows of 128 numbers: each sends half of them in f32, and of the sums half in bf16, which it keeps
 // with sequence parallelism. A layer's last sum is not read where it is computed again.
 TEST(StepTime, WholeRecomputationRepeatsTheLastCall) {

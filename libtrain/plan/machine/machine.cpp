@@ -126,8 +126,10 @@ std::int64_t device_memory_of(const Machine& m) {
   return m.device_memory.empty() ? 0 : base::parse_bytes(m.device_memory, "device-memory");
 }
 
-std::int64_t host_memory_of_device(const Machine& m) {
-  return m.host_memory.empty() ? 0 : base::parse_bytes(m.host_memory, "host-memory") / m.devices_per_node;
+int devices_used(const Machine& m, int ranks) { return std::max(1, std::min(m.devices_per_node, ranks)); }
+
+std::int64_t host_memory_of_device(const Machine& m, int ranks) {
+  return m.host_memory.empty() ? 0 : base::parse_bytes(m.host_memory, "host-memory") / devices_used(m, ranks);
 }
 
 }  // namespace trainyard::plan

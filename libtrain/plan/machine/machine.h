@@ -55,7 +55,10 @@ void require_links(const Machine& machine, int ranks);
 // The machine with all rates multiplied by `factor`, and latencies divided by it.
 Machine with_rates(Machine machine, double factor);
 
-std::int64_t device_memory_of(const Machine& machine);       // bytes; 0: not known
-std::int64_t host_memory_of_device(const Machine& machine);  // a device's share of its node's, in bytes; 0: not known
+std::int64_t device_memory_of(const Machine& machine);  // bytes; 0: not known
+// A device's share of its node's, in bytes, where so many ranks compute; 0: not known.
+std::int64_t host_memory_of_device(const Machine& machine, int ranks);
+// The devices of a node that so many ranks use, and which share its memory and disks.
+int devices_used(const Machine& machine, int ranks);
 
 }  // namespace trainyard::plan
