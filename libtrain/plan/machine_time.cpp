@@ -56,8 +56,29 @@ double link_rate(const Machine& m) { return m.link_bandwidth * m.link_share; }
 // Of one device, if all devices of the node use the network.
 double network_rate(const Machine& m) { return m.network_bandwidth * m.network_share / m.devices_per_node; }
 
-// Messages one after the other, for few bytes: along a ring, or up and down a tree, whichever is shorter.
-double messages_of(int ranks) { return std::min<double>(ranks - 1, std::ceil(2 * std::log2(ranks))); }
+// The ranks of a group, and how many of them lie in one node: the fewest.
+struct Spread {
+  int ranks, here;
+  bool inside() const { return here == ranks; }
+  int nodes() const { return (ranks + here - 1) / here; }
+};
+
+// Messages one after the other: to each rank, or up and down a tree where that is shorter.
+double direct_latency(const Machine& m, Spread s) {
+  const double messages = std::min<double>(s.ranks - 1, std::ceil(2 * std::log2(s.ranks)));
+  return messages * (s.inside() ? m.link_latency : m.network_latency);
+}
+
+// The hops of a part of a ring's bytes, one after the other. One for each node crosses the network.
+double ring_latency(const Machine& m, Spread s) {
+  const int hops = s.ranks - 1, crossing = s.inside() ? 0 : std::min(hops, s.nodes());
+  return (hops - crossing) * m.link_latency + crossing * m.network_latency;
+}
+
+// Libraries add few bytes up and down a tree of nodes, in each of which ranks are a chain (NCCL, src/graph/tuning.cc).
+double tree_latency(const Machine& m, Spread s) {
+  return 2 * ((s.here - 1) * m.link_latency + std::ceil(std::log2(s.nodes())) * m.network_latency);
+}
 
 double ring_seconds(const Machine& m, int here, int ranks, double bytes) {
   const double sent = bytes * (ranks - 1) / ranks;
@@ -110,13 +131,14 @@ double call_seconds(const Machine& m, const Topology& topology, const SizedCalls
   if (c.operation == "partial_sums") return passing_seconds(m, topology, c);
   const int here = ranks_in_node(m, topology, stride_of(topology, c.group), c.ranks);
   const auto bytes = static_cast<double>(c.bytes);
-  const double latency = (here == c.ranks ? m.link_latency : m.network_latency) * messages_of(c.ranks);
+  const Spread spread{c.ranks, here};
   // Gathers of our own, over MPI, send shards directly too (comm/mpi_communicator.cpp).
   const bool gather = c.operation == "all_gather" && m.device == base::DeviceKind::cpu,
              direct = gather || c.operation == "ordered_reduce_scatter" || c.operation == "all_to_all";
-  if (direct) return direct_seconds(m, here, c.ranks, bytes) + latency;
-  const double times = c.operation == "all_reduce" ? 2 : 1;
-  return times * (ring_seconds(m, here, c.ranks, bytes) + latency / 2);
+  if (direct) return direct_seconds(m, here, c.ranks, bytes) + direct_latency(m, spread);
+  const double ring = ring_seconds(m, here, c.ranks, bytes);
+  if (c.operation == "all_reduce") return 2 * ring + std::min(tree_latency(m, spread), 2 * ring_latency(m, spread));
+  return ring + ring_latency(m, spread);
 }
 
 double message_seconds(const Machine& m, const Topology& topology, double bytes) {

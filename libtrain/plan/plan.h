@@ -53,6 +53,8 @@ struct Plan : ParallelLayout {
   DiskBytes disk;      // of a rank of the stage that has most on disk, in the largest step
   LinkBytes link;      // of a GPU's rank of the stage that copies most, because of $offload, in the largest step
   PredictedStep step;  // only with a machine (plan/step_time.h)
+  // Of a program that is predicted and not run, and therefore not in the plan's file.
+  AttentionKernels attention = AttentionKernels::fused;
 
   // Of the largest step.
   BatchPlan batch() const {
@@ -103,7 +105,8 @@ struct Plan : ParallelLayout {
              .sequence_parallel = sequence_parallel,
              .weight_gradients = apart ? WeightGradients::apart : WeightGradients::with_inputs,
              .experts = experts(),
-             .expert_capacity_buffer = expert_capacity_buffer}};
+             .expert_capacity_buffer = expert_capacity_buffer,
+             .attention = attention}};
   }
 };
 

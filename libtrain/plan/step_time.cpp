@@ -6,13 +6,12 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/plan/activation_use.h"
 #include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/cost/flops.h"
-#include "libtrain/plan/disk_use.h"
 #include "libtrain/plan/machine_time.h"
 #include "libtrain/plan/measured_machine.h"
+#include "libtrain/plan/outside_passes.h"
 #include "libtrain/plan/schedule/shared_cores.h"
 
 #include <algorithm>
@@ -44,105 +43,7 @@ std::size_t index_of(Recompute r) {
   return 0;
 }
 
-[[noreturn]] void refuse_unknown(const Machine& m, const char* rate, const char* what) {
-  throw base::InputError(fmt::format("the machine {} has no {}, which {} needs", m.name, rate, what),
-                         m.measured ? std::string("profile-comm --storage FOLDERS measures disks, beside a rank itself")
-                                    : base::text("add it to a file of your own: $machine FILE.toml"));
-}
-
-// Collectives of a rank of the stage outside of layers, in a step: gathers for every micro-batch, reductions, and
-// gathers at the end, which nothing hides.
-struct DataSeconds {
-  double gathers = 0, reductions = 0, at_end = 0;
-};
-DataSeconds data_seconds(const Plan& plan, const Machine& machine, int stage, bool rings) {
-  DataSeconds out;
-  const auto part = plan.part_of_stage(stage);
-  auto calls = step_calls(part, plan.states(), plan.reduction, 0);
-  std::vector<std::string> of_stages;
-  for (const auto& group : flat_groups_of_stages(plan.model, plan.stages))
-    if (std::find(group.stages.begin(), group.stages.end(), stage) != group.stages.end())
-      of_stages.push_back(group.flat_group);
-  for (auto& c : flat_group_of_stages_calls(part, of_stages, plan.states())) calls.push_back(std::move(c));
-  for (auto& c : calls) {
-    if (rings && c.operation == "ordered_reduce_scatter") c.operation = "reduce_scatter";
-    const double seconds = static_cast<double>(c.calls) * call_seconds(machine, plan.topology, c);
-    // The exchange of zero groups comes before the first gathers of a step, and goes on beside passes as they do.
-    const bool exchange = c.operation == "all_to_all", gather = c.operation == "all_gather";
-    const bool before_passes = exchange || (gather && plan.zero == 3 && !c.group.is_stages());
-    (before_passes ? out.gathers : gather ? out.at_end : out.reductions) += seconds;
-  }
-  return out;
-}
-
-// Of what the update of a stage reads and writes: in the memory of the rank, and elsewhere by its host.
-constexpr double bytes_of_core = 17e9;  // a second, that AdamW reads and writes on one core (bench/RESULTS.md)
-struct UpdateSeconds {
-  double here = 0, on_host = 0;
-};
-UpdateSeconds update_seconds(const Plan& plan, const Machine& machine, int stage) {
-  using Category = base::MemoryCategory;
-  const auto memory = memory_of_stage(plan, stage);
-  const auto bytes = [&](Category c) { return static_cast<double>(memory.categories[c]); };
-  // States are read and written; gradients are read for their norm and for the update; weights are written.
-  const double here = 2 * bytes(Category::optimizer) + 2 * bytes(Category::gradients) + bytes(Category::parameters);
-  const double of_update =
-      machine.measured ? machine.measured->update_rate * machine.speed : 0;  // of a rank; 0: unknown
-  UpdateSeconds out{of_update > 0 ? here / of_update : move_seconds(machine, here)};
-  double elsewhere = 0;
-  const auto offload = offload_of_stage(plan, stage);
-  for (const auto& e : offload.extents()) {
-    const bool read_and_written = e.held == Held::master || e.held == Held::state;
-    elsewhere += (read_and_written ? 2 : 1) * static_cast<double>(e.bytes());
-  }
-  if (elsewhere == 0) return out;
-  const bool gpu = machine.device == base::DeviceKind::cuda;
-  if (gpu && machine.host_bandwidth <= 0) refuse_unknown(machine, "host-bandwidth", "an update on the host");
-  double of_host = machine.host_bandwidth * machine.memory_share;
-  if (machine.cores > 0) of_host = std::min(of_host, machine.cores * bytes_of_core);
-  const double rate = gpu             ? of_host / machine.devices_per_node
-                      : of_update > 0 ? of_update
-                                      : machine.memory_bandwidth * machine.memory_share;
-  out.on_host = elsewhere / rate;
-  return out;
-}
-
-// Seconds of a step's bytes on the way to and from the host or the disks of the node, which all its devices share.
-struct MovingSeconds {
-  double all = 0;
-  double gradients_down = 0, weights_up = 0;  // of them, on the link and once a step
-};
-MovingSeconds moving_seconds(const Plan& plan, const Machine& machine, int stage) {
-  MovingSeconds out;
-  if (!plan.offload.any()) return out;
-  const auto link = link_of_step(plan, stage, plan.global_batch);
-  if (link != LinkBytes{}) {
-    if (machine.host_link_bandwidth <= 0) refuse_unknown(machine, "host-link-bandwidth", "what lies on the host");
-    const double rate = machine.host_link_bandwidth * machine.link_share;
-    const auto once = offload_of_stage(plan, stage).update_link();
-    out.all = static_cast<double>(std::max(link.down, link.up)) / rate;
-    out.gradients_down = static_cast<double>(once.down) / rate, out.weights_up = static_cast<double>(once.up) / rate;
-  }
-  const auto disk = disk_of_step(plan, stage, plan.global_batch);
-  if (disk.read + disk.written > 0) {
-    if (machine.disk_read <= 0) refuse_unknown(machine, "disk-read", "what lies on disk");
-    if (machine.measured && machine.measured->storage.both > 0) {
-      out.all = std::max(out.all, machine.measured->storage.seconds({disk.read, disk.written}) / machine.speed);
-      return out;
-    }
-    const double ranks = machine.devices_per_node,
-                 writes = machine.disk_write > 0 ? machine.disk_write : machine.disk_read;
-    out.all = std::max(out.all, ranks * (static_cast<double>(disk.read) / machine.disk_read +
-                                         static_cast<double>(disk.written) / writes));
-  }
-  return out;
-}
-
-}  // namespace
-
-namespace {
-
-// A rank that computes on all of its cores has none left for collectives, updates and disks beside its passes.
+// A rank that computes on all of its cores has none left for collectives and updates beside its passes.
 bool overlaps(const Machine& machine) {
   return machine.device == base::DeviceKind::cuda || (machine.measured && machine.measured->spare_cores);
 }
@@ -205,23 +106,28 @@ StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment
     for (const auto& c : all) seconds += static_cast<double>(c.calls) * call_seconds(machine_, plan.topology, c);
     return seconds;
   };
+  // Who repeats whole layers repeats all calls of forward.
+  const bool whole = recompute == Recompute::layers && execution_.whole_recomputation;
+  const auto repeated = whole ? Recompute::none : recompute;
   if (shape.tensor > 1) {
     const auto of = [&](Pass p) {
       std::vector<SizedCalls> sized;
-      for (const auto& c : s.kind->tensor_calls(s.model, shape, p, recompute))
+      for (const auto& c : s.kind->tensor_calls(s.model, shape, p, repeated))
         sized.push_back({Axis::tensor, shape.tensor, c.operation, c.type, c.bytes, c.calls, c.calls});
       return seconds_of_calls(sized);
     };
-    calls(of(Pass::evaluate), of(Pass::train), out.tensor);
+    const double forward = of(Pass::evaluate);
+    calls(forward, of(Pass::train) + (whole ? forward : 0), out.tensor);
   }
   if (shape.experts.sends_rows()) {
     const auto of = [&](Pass p) {
       std::vector<SizedCalls> sized;
-      for (const auto& c : s.kind->expert_calls(s.model, shape, p, recompute))
+      for (const auto& c : s.kind->expert_calls(s.model, shape, p, repeated))
         for (auto& each : expert_group_calls(shape.experts, c, 1)) sized.push_back(std::move(each));
       return seconds_of_calls(sized);
     };
-    calls(of(Pass::evaluate), of(Pass::train), out.experts);
+    const double forward = of(Pass::evaluate);
+    calls(forward, of(Pass::train) + (whole ? forward : 0), out.experts);
   }
   take_measured_calls(plan, s, recompute, out);
   add_sums(plan, s, out);
@@ -327,6 +233,44 @@ double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& 
   return of_few + static_cast<double>((micros - few) / stages) * (of_more - of_few);
 }
 
+// The first stage begins and ends a step. Before its first forward, weights of the embedding are gathered, and those of
+// the first layer while the embedding computes. The gradients of the two come last, in the other order. Breadth first
+// the micro-batches of the embedding share a buffer, so each waits for the reduction of the one before.
+StepTimer::Edges StepTimer::edges(const Plan& plan) {
+  const auto& known = blocks(plan);
+  const auto item = [&](std::int64_t i) { return item_seconds(plan, machine_, i, execution_.rings); };
+  const auto& computing = known[kind_of_[0]].at(index_of(Recompute::none));
+  const double backward = computing.inputs + computing.weights;
+  const auto embedding = item(0);
+  Edges out{embedding.gather, embedding.reduction};
+  if (plan.part_of_stage(0).chunks.front().end > 1) {
+    const auto layer = item(1);
+    out.first += std::max(0.0, layer.gather - computing.forward);
+    out.last += std::max(0.0, layer.reduction - backward);
+  }
+  const auto batch = plan.batch();
+  if (plan.breadth_first(batch))
+    out.last += static_cast<double>(batch.accumulation_steps() - 1) * std::max(0.0, embedding.reduction - backward);
+  return out;
+}
+
+// Calls of a step that passes do not hide. Weights of ZeRO 1 and 2 are gathered beside the first forward. Reductions go
+// on beside the passes that follow them: of the last accumulation step beside the last backward, breadth first beside
+// all of them. No more than all passes can be hidden.
+double StepTimer::exposed_data(const Plan& plan, int stage, double forward, double backward, double passes) {
+  const auto data = data_seconds(plan, machine_, stage, execution_.rings);
+  const double all = data.gathers + data.at_begin + data.reductions;
+  if (!overlaps(machine_) || !execution_.overlap) return data.at_end + all;
+  if (all == 0) return data.at_end;
+  const auto batch = plan.batch();
+  const double of_last = plan.breadth_first(batch)
+                             ? data.reductions - static_cast<double>(batch.micros_of(0)) * backward
+                             : data.reductions / static_cast<double>(batch.accumulation_steps()) - backward;
+  const auto edge = edges(plan);
+  return data.at_end +
+         std::max(std::max(edge.first, data.at_begin - forward) + std::max(edge.last, of_last), all - passes);
+}
+
 StepTime StepTimer::time(const Plan& plan) {
   require_links(machine_, plan.topology.world());
   if (!base::is_narrow(plan.dtype) && machine_.flops_32bit <= 0)
@@ -353,21 +297,13 @@ StepTime StepTimer::time(const Plan& plan) {
     for (auto* part : {&out.products, &out.attention, &out.kernels, &out.tensor, &out.experts}) *part *= run / busy;
   out.idle = std::max(0.0, run - busy);
 
-  const auto data = data_seconds(plan, machine_, out.stage, execution_.rings);
-  const auto rounds = static_cast<double>(batch.accumulation_steps());
-  // What the last backward does not hide stays, and what all passes do not hide.
-  const double of_last = data.reductions / rounds - backward;
-  const bool beside = overlaps(machine_);
-  out.data = data.at_end + (!beside              ? data.reductions + data.gathers
-                            : execution_.overlap ? std::max({0.0, of_last, data.gathers + data.reductions - busy})
-                                                 : data.reductions + std::max(0.0, data.gathers - busy));
+  out.data = exposed_data(plan, out.stage, most.forward, backward, busy);
   // The host updates while the passes of the next step begin. Each layer waits for its own update.
   const auto update = update_seconds(plan, machine_, out.stage);
-  out.update = update.here + (beside ? std::max(0.0, update.on_host - most.forward) : update.on_host);
+  out.update = update.here + (overlaps(machine_) ? std::max(0.0, update.on_host - most.forward) : update.on_host);
   const auto moving = moving_seconds(plan, machine_, out.stage);
-  out.moving = beside ? std::max({0.0, moving.all - std::min(busy, run), moving.gradients_down - backward,
-                                  moving.weights_up - most.forward})
-                      : moving.all;
+  out.moving = std::max({0.0, moving.all - std::min(busy, run), moving.gradients_down - backward,
+                         std::max(moving.weights_up, moving.update_on_disk) - most.forward});
   out.seconds = run + out.data + out.update + out.moving;
   return out;
 }
@@ -385,8 +321,10 @@ double StepTimer::validation(const Plan& plan, std::int64_t sequences) {
   // Of a forward pass.
   const double gathers = data_seconds(plan, machine_, 0, execution_.rings).gathers /
                          static_cast<double>(2 * (plan.breadth_first(plan.batch()) ? 1 : plan.batch().micros_of(0)));
+  const double first = plan.zero == 3 ? edges(plan).first : 0;
   const auto rounds = static_cast<double>((sequences + together - 1) / together);
-  return through + (rounds - 1) * most + rounds * (overlaps(machine_) ? std::max(0.0, gathers - most) : gathers);
+  return through + (rounds - 1) * most +
+         rounds * (overlaps(machine_) && execution_.overlap ? std::max(first, gathers - most) : gathers);
 }
 
 double StepTimer::passes(const Plan& plan) { return run_seconds(plan, parts(plan)); }
@@ -436,7 +374,7 @@ double save_seconds(const Plan& plan, const Machine& machine, double between) {
                           : move_seconds(machine, 2 * bytes);
   const double disk = machine.disk_write > 0 ? machine.disk_write : machine.disk_read;
   if (disk <= 0) return copy;
-  const double written = bytes * std::min(machine.devices_per_node, plan.topology.world()) / disk;
+  const double written = bytes * devices_used(machine, plan.topology.world()) / disk;
   return copy + std::max(0.0, written - between);
 }
 

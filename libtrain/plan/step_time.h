@@ -19,9 +19,9 @@ namespace trainyard::plan {
 // What other programs do differently, and no plan says. The defaults are what train does.
 struct Execution {
   AttentionKernels attention = AttentionKernels::fused;
-  bool overlap = true;               // reductions of gradients go on beside the passes that follow
+  bool overlap = true;               // gathers and reductions go on beside passes
   bool whole_recomputation = false;  // full recomputation repeats a layer's last product, too, which nothing reads
-  bool rings = false;                // reductions of gradients go in rings, in the order of a library
+  bool rings = false;                // reductions of gradients go in rings, and a flat group in one call
 };
 // The words of --assume: unfused-attention, no-overlap, whole-recomputation, rings. UsageError for other words.
 Execution execution_of_text(const std::string& text, const std::string& spelled);
@@ -106,6 +106,12 @@ class StepTimer {
   void take_measured_calls(const Plan& plan, const Segment& segment, Recompute recompute, BlockSeconds& block) const;
   void add_sums(const Plan& plan, const Segment& segment, BlockSeconds& block) const;
   BlockSeconds computing(const MicroShape& shape, const Segment& segment, Recompute recompute) const;
+  // Of a step's calls, what comes before the first forward of the first layer, and behind its last backward.
+  struct Edges {
+    double first = 0, last = 0;
+  };
+  Edges edges(const Plan& plan);
+  double exposed_data(const Plan& plan, int stage, double forward, double backward, double passes);
   double run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts);
   double message(const Plan& plan) const;  // seconds, from stage to stage
   double run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const;

@@ -44,6 +44,18 @@ TEST(Machine, UnknownNamesAndKeysAreRefused) {
   EXPECT_THROW(require_links(m, 16), base::InputError);
 }
 
+// CUDA keeps one or two hundredths of a device for itself.
+TEST(Machine, DevicesHaveWhatCudaReports) {
+  for (const auto& [name, gib] :
+       {std::pair{"dgx-a100-40", 40.0}, std::pair{"dgx-a100-80", 80.0}, std::pair{"jean-zay-a100", 80.0},
+        std::pair{"ndm-a100-v4", 80.0}, std::pair{"dgx-h100", 80.0}, std::pair{"dgx2-v100", 32.0},
+        std::pair{"p3.16xlarge", 16.0}, std::pair{"summit-like", 16.0}}) {
+    const double share = static_cast<double>(device_memory_of(load_machine(name))) / (gib * (1 << 30));
+    EXPECT_TRUE(0.98 < share && share < 0.995) << name << ": " << share;
+  }
+  EXPECT_EQ(device_memory_of(load_machine("dgx-a100-80")), 84'986'665'370);  // 79.15 GiB
+}
+
 // 100 GFLOP/s, 10 GB/s, links of 1 GB/s and a network of 4 GB/s for four devices; no latencies.
 Machine plain() {
   Machine m;
@@ -92,6 +104,31 @@ TEST(MachineTime, CollectivesByTheirLinks) {
   EXPECT_NEAR(seconds(strided, Axis::data, "all_gather"), 0.75, 1e-9);
   EXPECT_NEAR(seconds(strided, Axis::tensor, "all_gather"), 0.75, 1e-9);
   EXPECT_EQ(seconds(Topology(), Axis::data, "all_gather"), 0);
+}
+
+// A second a message in a node, ten between nodes, and no bytes to speak of. Of 16 ranks in four nodes a ring has 15
+// hops, four of them between nodes. A tree goes up and down three links of a node and two levels of nodes.
+TEST(MachineTime, RingsHaveAHopForEachRank) {
+  auto m = plain();
+  m.link_latency = 1, m.network_latency = 10;
+  const Topology inside({{Axis::data, 4}}), outside({{Axis::data, 16}}), strided({{Axis::data, 4}, {Axis::tensor, 4}});
+  const auto seconds = [&](const Topology& t, const char* operation) {
+    return call_seconds(m, t, {Axis::data, t.size(Axis::data), operation, base::DType::f32, 16, 1, 1});
+  };
+  for (const char* operation : {"all_gather", "reduce_scatter"}) {
+    EXPECT_NEAR(seconds(inside, operation), 3, 1e-6) << operation;
+    EXPECT_NEAR(seconds(outside, operation), 11 + 40, 1e-6) << operation;
+    EXPECT_NEAR(seconds(strided, operation), 30, 1e-6) << operation;
+  }
+  EXPECT_NEAR(seconds(inside, "all_reduce"), 6, 1e-6);
+  EXPECT_NEAR(seconds(outside, "all_reduce"), 2 * (3 + 20), 1e-6);
+  // Messages to each rank go at the same time, but for a tree's levels.
+  EXPECT_NEAR(seconds(inside, "ordered_reduce_scatter"), 3, 1e-6);
+  EXPECT_NEAR(seconds(outside, "ordered_reduce_scatter"), 80, 1e-6);
+  // Eight devices of a DGX A100 add up few bytes in 14 hops of 2.1 us, which nccl-tests reports as some 30 us.
+  const auto dgx = load_machine("dgx-a100-80");
+  EXPECT_NEAR(call_seconds(dgx, Topology({{Axis::data, 8}}), {Axis::data, 8, "all_reduce", base::DType::f32, 8, 1, 1}),
+              30e-6, 1e-6);
 }
 
 }  // namespace machine_test

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 
 namespace trainyard::plan {
@@ -174,6 +175,178 @@ TEST(StepTime, TheRunOfAllMicroBatches) {
       for (const auto& stage : run.stages)
         EXPECT_EQ(std::ssize(stage.work), p.global_batch * p.virtual_stages * halves) << stages;
     }
+}
+
+// A byte takes 1 ns on a link, and passes take so long that they hide what they can.
+Machine bare() {
+  auto m = load_machine("dgx-a100-80");
+  m.link_bandwidth = 1e9, m.link_share = m.memory_share = 1, m.link_latency = m.network_latency = 0;
+  m.memory_bandwidth = 1e18, m.flops_16bit = 1e9;
+  return m;
+}
+
+// Elements of the flat groups. h = 128: a layer has 12 h^2 + 13 h, the embedding 256 + 64 rows, the head a table of its
+// own and a norm. All are whole numbers of 128, so two ranks have halves without padding.
+constexpr double embedding = 40'960, layer = 198'272, head = 33'024, all = embedding + 2 * layer + head;
+
+Plan plan_with(const std::function<void(Plan&)>& change, int ranks = 2) {
+  Plan p;
+  p.model = preset("gpt2");
+  p.model.hidden = 128, p.model.ffn = 512, p.model.heads = p.model.kv_heads = 2, p.model.layers = 2;
+  p.model.vocabulary = 256, p.model.context = p.sequence = 64, p.model.lanes = 1, p.model.tied = false;
+  p.device = base::DeviceKind::cuda, p.dtype = base::DType::bf16, p.global_batch = 8;
+  change(p);
+  p.topology = topology_of(p, ranks);
+  p.stages = stages_of(p);
+  return p;
+}
+Plan with_zero(int zero) {
+  return plan_with([&](Plan& p) { p.zero = zero; });
+}
+
+StepTime time_of(const Plan& p, const Machine& m, const Execution& execution = {}) {
+  return StepTimer(p.model, m, execution).time(p);
+}
+
+// Two ranks send half of the bytes: a gather in bf16 takes 1 ns an element, a reduction in f32 2 ns. A rank has four
+// micro-batches, each with a reduction; in ZeRO 3 each gathers the embedding once, and all else in both passes.
+constexpr double gathered = 1e-9, reduced = 2e-9;
+
+TEST(StepTime, WithoutOverlapAllCallsCount) {
+  const Execution apart{.overlap = false};
+  const double reductions = 4 * reduced * all;
+  EXPECT_NEAR(time_of(with_zero(2), bare(), apart).data, reductions + gathered * all, 1e-12);
+  EXPECT_NEAR(time_of(with_zero(3), bare(), apart).data, reductions + 4 * gathered * (embedding + 4 * layer + 2 * head),
+              1e-12);
+}
+
+// The first gathers and the last reductions are those of the embedding, which computes nothing here, and of a layer.
+TEST(StepTime, PassesDoNotHideTheFirstGatherAndTheLastReduction) {
+  const double first = gathered * (embedding + layer), last = reduced * (embedding + layer);
+  for (const int zero : {1, 2, 3}) EXPECT_NEAR(time_of(with_zero(zero), bare()).data, first + last, 1e-12) << zero;
+  EXPECT_NEAR(time_of(with_zero(0), bare()).data, 2 * gathered * all + last, 1e-12) << "sums are gathered at the end";
+  EXPECT_EQ(time_of(plan_with([](Plan& p) { p.zero = 3; }, 1), bare()).data, 0);
+  // Of pipeline stages, the first one begins and ends.
+  const auto stages =
+      plan_with([](Plan& p) { p.zero = 2, p.pipeline = 2, p.pipeline_schedule = PipelineSchedule::one_f_one_b; }, 4);
+  EXPECT_NEAR(time_of(stages, bare()).data, first + last, 1e-12);
+  // Breadth first, each micro-batch of the embedding waits for the reduction of the one before.
+  const auto breadth = plan_with([](Plan& p) { p.zero = 3, p.accumulation_order = AccumulationOrder::breadth; });
+  EXPECT_NEAR(time_of(breadth, bare()).data, first + last + 3 * reduced * embedding, 1e-12);
+}
+
+TEST(StepTime, LinksHaveTimeForNoMoreThanAllPasses) {
+  auto m = bare();
+  m.flops_16bit = 1e18;
+  const auto t = time_of(with_zero(3), m);
+  const double calls = 4 * reduced * all + 4 * gathered * (embedding + 4 * layer + 2 * head);
+  EXPECT_GT(t.data, 0.8 * calls);
+  EXPECT_NEAR(t.data + t.products + t.attention + t.kernels, calls, 1e-12);
+}
+
+// A second a call. Of two layers each rank has 12 h^2 / 2 weights and 19 h / 2 other numbers: 101 MB of gradients and
+// 50 MB of weights, in 7 and 4 segments of 16 MiB. Tokens, positions and the head are smaller.
+TEST(StepTime, RingsSendAFlatGroupInOneCall) {
+  auto m = bare();
+  m.link_bandwidth = 1e18, m.link_latency = 1;
+  const auto p = plan_with(
+      [](Plan& q) { q.model.hidden = 2048, q.model.ffn = 8192, q.tensor = 2, q.zero = 2, q.local_accumulation = 4; },
+      4);
+  EXPECT_NEAR(time_of(p, m, {.overlap = false}).data, 2 * (7 + 4) + 3 * 2, 1e-6);
+  EXPECT_NEAR(time_of(p, m, {.overlap = false, .rings = true}).data, 5 * 2, 1e-6);
+}
+
+// An element of AdamW has 12 bytes of states, which are read and written, 2 of weights, which are written, and 4 of
+// gradients, which are read for the norm and for the update.
+TEST(StepTime, ARankUpdatesItsShards) {
+  auto m = bare();
+  m.memory_bandwidth = 1e9;
+  const auto update = [&](const Plan& p) { return time_of(p, m).update; };
+  for (const int zero : {1, 2, 3}) EXPECT_NEAR(update(with_zero(zero)), 1e-9 * 34 * all / 2, 1e-12) << zero;
+  const auto kept = plan_with([](Plan& p) { p.zero = 2, p.local_accumulation = 2; });
+  EXPECT_NEAR(update(kept), 1e-9 * 34 * all / 2, 1e-12);
+  // ZeRO 0 updates all, and reads its shard for the norm.
+  EXPECT_NEAR(update(with_zero(0)), 1e-9 * (30 * all + 4 * all / 2), 1e-12);
+  // A tied table's later gradient is added to the first: two are read, one is written. The head has its norm alone.
+  const auto tied = plan_with([](Plan& p) { p.zero = 1, p.model.tied = true; });
+  const double elements = embedding + 2 * layer + 256;
+  EXPECT_NEAR(update(tied), 1e-9 * (34 * elements + 12 * 256 * 128) / 2, 1e-12);
+  // In f32 weights are their own masters: they are read, too, and states have 8 bytes.
+  const auto wide = plan_with([](Plan& p) { p.zero = 1, p.dtype = base::DType::f32; });
+  EXPECT_NEAR(update(wide), 1e-9 * 32 * all / 2, 1e-12);
+}
+
+// A host of 1 GB/s updates 12 bytes of states an element, read and written. The first forward hides some of it: at most
+// 2 us for each of its products.
+TEST(StepTime, AHostBelongsToTheRanksThatAreThere) {
+  auto m = bare();
+  m.flops_16bit = 1e18, m.host_bandwidth = 1e9, m.cores = 0;
+  const auto update = [&](int ranks) {
+    return time_of(plan_with(
+                       [](Plan& p) {
+                         p.zero = 1, p.offload.optimizer = {Place::host};
+                         p.global_batch = 16;
+                       },
+                       ranks),
+                   m)
+        .update;
+  };
+  for (const int ranks : {1, 2, 8}) EXPECT_NEAR(update(ranks), 1e-9 * 24 * all, 1e-4) << ranks;
+  EXPECT_NEAR(update(16), 1e-9 * 24 * all / 2, 1e-4) << "two nodes";
+  EXPECT_EQ(devices_used(m, 1), 1);
+  EXPECT_EQ(devices_used(m, 16), 8);
+  EXPECT_EQ(host_memory_of_device(load_machine("dgx2-v100"), 1), 1'500'000'000'000);
+  EXPECT_EQ(host_memory_of_device(load_machine("dgx2-v100"), 64), 93'750'000'000);
+}
+
+// Two ranks add up 64 rows of 128 numbers: each sends half of them in f32, and of the sums half in bf16, which it keeps
+// with sequence parallelism. A layer's last sum is not read where it is computed again.
+TEST(StepTime, WholeRecomputationRepeatsTheLastCall) {
+  const auto tensor = [&](bool whole, bool sequence_parallel) {
+    const auto p = plan_with(
+        [&](Plan& q) { q.tensor = 2, q.sequence_parallel = sequence_parallel, q.recompute = Recompute::layers; });
+    Execution execution;
+    execution.whole_recomputation = whole;
+    return time_of(p, bare(), execution).tensor;
+  };
+  const double layers = 8 * 2, half = 64 * 128 / 2;
+  EXPECT_NEAR(tensor(true, false) - tensor(false, false), layers * 1e-9 * half * (4 + 2), 1e-12);
+  EXPECT_NEAR(tensor(true, true) - tensor(false, true), layers * 1e-9 * half * 4, 1e-12);
+}
+
+// Products of unfused attention are products like others.
+TEST(StepTime, UnfusedAttentionHasTheRateOfProducts) {
+  auto m = load_machine("dgx-h100");
+  const auto p = with_zero(0);
+  const Execution apart{.attention = AttentionKernels::apart};
+  const double before = time_of(p, m, apart).seconds, fused = time_of(p, m).seconds;
+  EXPECT_EQ(time_of(p, m, apart).attention, 0);
+  m.attention_share /= 2;
+  EXPECT_EQ(time_of(p, m, apart).seconds, before);
+  EXPECT_GT(time_of(p, m).seconds, fused);
+}
+
+// Softmax, what dropout leaves of it and its mask: 5 a s^2 b / t bytes a layer (Korthikanti et al. 2022, equation 2),
+// of which recomputation keeps none between forward and backward. One layer at a time has them.
+TEST(StepTime, UnfusedAttentionKeepsScores) {
+  const auto scores = [](Recompute recompute, int tensor) {
+    const auto activations = [&](AttentionKernels attention) {
+      const auto p = plan_with([&](Plan& q) {
+        q.model.context = q.sequence = 1024;
+        q.recompute = recompute, q.tensor = tensor, q.attention = attention;
+      });
+      return memory_of_stage(p, 0).categories[base::MemoryCategory::activations];
+    };
+    return activations(AttentionKernels::apart) - activations(AttentionKernels::fused);
+  };
+  const std::int64_t of_layer = 5 * 2 * 1024 * 1024;
+  EXPECT_EQ(scores(Recompute::none, 1), 2 * of_layer);
+  EXPECT_EQ(scores(Recompute::none, 2), of_layer);
+  // In the place that all layers share, these are the most, where it was what the head computes.
+  for (const auto recompute : {Recompute::selective, Recompute::layers}) {
+    EXPECT_GT(scores(recompute, 1), of_layer / 2);
+    EXPECT_LE(scores(recompute, 1), of_layer);
+  }
 }
 
 TEST(StepTime, SecondsHaveThreeDigits) {

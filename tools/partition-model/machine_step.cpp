@@ -64,7 +64,9 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
     if (*ranks == plan::Plan::of_a_node) *ranks = std::max(1, machine.devices_per_node / p.tensor);
   if (o.device_memory.empty()) o.device_memory = machine.device_memory;
   if (o.host_memory.empty() && machine.device == base::DeviceKind::cuda)
-    if (const auto bytes = plan::host_memory_of_device(machine); bytes > 0) o.host_memory = std::to_string(bytes);
+    if (const auto bytes = plan::host_memory_of_device(machine, o.fewest_nodes ? machine.devices_per_node : o.ranks);
+        bytes > 0)
+      o.host_memory = std::to_string(bytes);
   return machine;
 }
 

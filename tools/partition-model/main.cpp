@@ -349,6 +349,7 @@ int main(int argc, char** argv) {
       throw base::UsageError("--host-memory limits nothing: the ranks compute on the CPU, whose memory is the host's",
                              "--device-memory, or --device cuda");
     const auto execution = plan::execution_of_text(o.assume, "--assume");
+    p.attention = execution.attention;
     const auto kernels = o.assume.empty() ? plan::Kernels::ours : plan::Kernels::others;
     if (!o.assume.empty() && !o.output.empty())
       throw base::UsageError("--assume predicts another program, and --output writes a plan for train",

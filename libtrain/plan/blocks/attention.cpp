@@ -39,6 +39,15 @@ std::int64_t attention_backward(const ModelConfig& m, const MicroShape& s) {
                                               base::size_of(s.accumulation()));
 }
 
+// Fused kernels compute tiles of this many keys. Of a causal row they skip the tiles behind its end.
+constexpr double keys_of_tile = 128;
+
+std::int64_t computed_keys(const ModelConfig& m, const MicroShape& s, AttentionKernels kernels) {
+  double keys = static_cast<double>(s.sequence) * (s.sequence > 0 ? density(m, s.sequence) : 1);
+  if (kernels == AttentionKernels::fused && m.attention.causal) keys = (keys + std::min(keys, keys_of_tile)) / 2;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(keys));
+}
+
 }  // namespace
 
 void AttentionKind::declare(Declaration& d) const {
@@ -54,11 +63,20 @@ void AttentionKind::declare(Declaration& d) const {
   d.bias("attention.output.bias", m.hidden);
 }
 
-std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
+// Kernels apart keep the softmax, what dropout leaves of it, and a byte for each score that says what was dropped
+// (Korthikanti et al. 2022, section 4.1). Selective recomputation makes them again.
+std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   const Widths w(m, s.tensor);
-  return {{"qkv", s.dtype, s.rows(), w.q + 2 * w.kv},
-          {"logsumexp", s.accumulation(), s.batch * w.heads, s.sequence},
-          {"attended", s.dtype, s.rows(), w.q}};
+  std::vector<SavedTensor> out{{"qkv", s.dtype, s.rows(), w.q + 2 * w.kv},
+                               {"logsumexp", s.accumulation(), s.batch * w.heads, s.sequence},
+                               {"attended", s.dtype, s.rows(), w.q}};
+  if (s.attention == AttentionKernels::fused) return out;
+  const auto rows = s.batch * w.heads * s.sequence, keys = computed_keys(m, s, s.attention);
+  out.push_back({"softmax", s.dtype, rows, keys, Stays::unless_selective});
+  if (pass == Pass::evaluate) return out;
+  out.push_back({"dropped scores", s.dtype, rows, keys, Stays::unless_selective});
+  out.push_back({"dropout mask", base::DType::u8, rows, keys, Stays::unless_selective});
+  return out;
 }
 
 std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
@@ -110,19 +128,6 @@ double AttentionKind::apart_flops(const ModelConfig& m) const {
 double AttentionKind::output_flops(const ModelConfig& m) const {
   return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.hidden);
 }
-
-namespace {
-
-// Fused kernels compute tiles of this many keys. Of a causal row they skip the tiles behind its end.
-constexpr double keys_of_tile = 128;
-
-std::int64_t computed_keys(const ModelConfig& m, const MicroShape& s, AttentionKernels kernels) {
-  double keys = static_cast<double>(s.sequence) * (s.sequence > 0 ? density(m, s.sequence) : 1);
-  if (kernels == AttentionKernels::fused && m.attention.causal) keys = (keys + std::min(keys, keys_of_tile)) / 2;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(keys));
-}
-
-}  // namespace
 
 // Products with weights, then scores and their product with the values, of each head of the rank. Fused kernels read
 // queries, keys and values and write the result. Kernels apart also copy the result, read and write scores for the

@@ -19,10 +19,6 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-// How attention is computed. fused: scores never leave the chip, and backward computes them again. apart: products,
-// softmax and dropout are kernels of their own, and scores lie in memory (as in Megatron-LM of 2021).
-enum class AttentionKernels { fused, apart };
-
 // One pass of a rank over one micro-batch.
 struct PassWork {
   std::vector<Product> products;

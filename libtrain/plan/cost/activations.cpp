@@ -110,15 +110,9 @@ BlockBytes bytes_of_block(const Segment& segment, const MicroShape& s) {
 // The thread keeps the last ones, because layouts with the same blocks are many.
 std::shared_ptr<const BlockBytes> known_bytes(const Segment& segment, const MicroShape& s) {
   constexpr std::size_t most = 1 << 13;
-  using Key = std::tuple<std::shared_ptr<const ModelConfig>, const BlockKind*, std::array<std::int64_t, 15>>;
+  using Key = std::tuple<std::shared_ptr<const ModelConfig>, const BlockKind*, MicroShape>;
   thread_local base::Memo<Key, std::shared_ptr<const BlockBytes>> known(most);
-  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  const auto& e = s.experts;
-  Key key{segment.owner,
-          segment.kind,
-          {s.batch, s.sequence, number(s.dtype), s.threads, number(s.device), s.tensor, number(s.sequence_parallel),
-           number(s.weight_gradients), e.parts, e.part, e.tensor, e.chunks, e.node, s.dispatch_tokens,
-           s.expert_capacity_buffer}};
+  Key key{segment.owner, segment.kind, s};
   if (const auto* before = known.find(key)) return *before;
   return known.keep(std::move(key), std::make_shared<const BlockBytes>(bytes_of_block(segment, s)));
 }

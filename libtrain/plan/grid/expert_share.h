@@ -16,7 +16,7 @@ struct ExpertShare {
   int across() const { return parts / tensor; }     // data-parallel ranks with different experts (Axis::expert)
   bool is_partial() const { return parts > 1; }     // do other ranks hold other experts
   bool sends_rows() const { return across() > 1; }  // do rows go to other data-parallel ranks
-  bool operator==(const ExpertShare&) const = default;
+  auto operator<=>(const ExpertShare&) const = default;
 };
 
 // The experts that a rank holds.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstdint>
 
 namespace trainyard::plan {
@@ -27,10 +28,16 @@ constexpr const char* name_of(Recompute r) {  // as --recompute takes it
 // longer reads.
 enum class WeightGradients { with_inputs, apart };
 
+// How attention is computed. fused: scores never leave the chip, and backward computes them again. apart: products,
+// softmax and dropout are kernels of their own, and scores lie in memory (as in Megatron-LM of 2021). Only a program
+// that is predicted and not run has it.
+enum class AttentionKernels { fused, apart };
+
 // A micro-batch: b sequences of T tokens.
 struct MicroBatch {
   std::int64_t batch = 1, sequence = 1;
   std::int64_t tokens() const { return batch * sequence; }
+  auto operator<=>(const MicroBatch&) const = default;
 };
 
 // What one rank has of each micro-batch, and how it computes.
@@ -47,9 +54,11 @@ struct RankShare {
   std::int64_t dispatch_tokens = 0;
   // Rows that a rank sends another rank in a dispatch round of experts; 0: as plan/blocks/expert_rounds.h says.
   std::int64_t expert_capacity_buffer = 0;
+  AttentionKernels attention = AttentionKernels::fused;
   std::int64_t element_bytes() const { return base::size_of(dtype); }
   // The dtype of sums and statistics: f32, or f64 if everything is f64.
   base::DType accumulation() const { return base::accumulation_of(dtype); }
+  auto operator<=>(const RankShare&) const = default;
 };
 
 struct MicroShape : MicroBatch, RankShare {
@@ -60,6 +69,7 @@ struct MicroShape : MicroBatch, RankShare {
   std::int64_t dispatch_rows() const { return std::max(rows(), dispatch_tokens); }
   // This rank's rows of hidden states, norms and dropout: an equal run of neighbouring rows.
   std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
+  auto operator<=>(const MicroShape&) const = default;
 };
 
 // The head computes logits for this many tokens at a time, so logits of a whole batch never exist. Part of the

@@ -33,8 +33,8 @@ void require_rates(const Machine& m, const std::string& where) {
 // Shares: products of large matrices on an A100 reach about 250 of 312 TFLOP/s, because the clock falls under that
 // load. Fused attention reaches 50 to 73 % of its peak (Dao 2023, "FlashAttention-2", section 4). BabelStream reports
 // 1.7 to 1.8 of 2.04 TB/s there. nccl-tests reports 235 of 300 GB/s on NVLink of a DGX A100, and some 30 us for an
-// all-reduce of few bytes among its eight devices. InfiniBand HDR reports 24.5 of 25 GB/s for large messages, and rings
-// of several nodes nine tenths.
+// all-reduce of few bytes among its eight devices: 14 hops of a ring, 2.1 us each. InfiniBand HDR reports 24.5 of 25
+// GB/s for large messages, and rings of several nodes nine tenths.
 std::vector<base::Field> fields_of(Machine& m) {
   constexpr const char *of_device = "Device", *of_node = "Node", *of_all = "Sustained";
   constexpr base::Range<double> rate{0, 1e18}, share{0.01, 1}, latency{0, 1}, watts{0, 1e6};
@@ -126,8 +126,10 @@ std::int64_t device_memory_of(const Machine& m) {
   return m.device_memory.empty() ? 0 : base::parse_bytes(m.device_memory, "device-memory");
 }
 
-std::int64_t host_memory_of_device(const Machine& m) {
-  return m.host_memory.empty() ? 0 : base::parse_bytes(m.host_memory, "host-memory") / m.devices_per_node;
+int devices_used(const Machine& m, int ranks) { return std::max(1, std::min(m.devices_per_node, ranks)); }
+
+std::int64_t host_memory_of_device(const Machine& m, int ranks) {
+  return m.host_memory.empty() ? 0 : base::parse_bytes(m.host_memory, "host-memory") / devices_used(m, ranks);
 }
 
 }  // namespace trainyard::plan

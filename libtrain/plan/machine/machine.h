@@ -33,8 +33,8 @@ struct Machine {
   double device_power = 0;                  // W
   // The parts of these rates that programs reach for long. See the defaults in machine.cpp for their sources.
   double product_share = 0.8, attention_share = 0.55, memory_share = 0.85, link_share = 0.78, network_share = 0.9;
-  double link_latency = 5e-6, network_latency = 10e-6;  // seconds of a message
-  base::DType dtype = base::DType::bf16;                // of 16 bits, that its products take
+  double link_latency = 2.1e-6, network_latency = 10e-6;  // seconds of a message
+  base::DType dtype = base::DType::bf16;                  // of 16 bits, that its products take
   // What profile-comm measured of this machine; null: its rates are published. `speed` multiplies all of it.
   std::shared_ptr<const MeasuredMachine> measured = {};
   double speed = 1;
@@ -55,7 +55,10 @@ void require_links(const Machine& machine, int ranks);
 // The machine with all rates multiplied by `factor`, and latencies divided by it.
 Machine with_rates(Machine machine, double factor);
 
-std::int64_t device_memory_of(const Machine& machine);       // bytes; 0: not known
-std::int64_t host_memory_of_device(const Machine& machine);  // a device's share of its node's, in bytes; 0: not known
+std::int64_t device_memory_of(const Machine& machine);  // bytes; 0: not known
+// A device's share of its node's, in bytes, where so many ranks compute; 0: not known.
+std::int64_t host_memory_of_device(const Machine& machine, int ranks);
+// The devices of a node that so many ranks use, and which share its memory and disks.
+int devices_used(const Machine& machine, int ranks);
 
 }  // namespace trainyard::plan
