@@ -98,7 +98,7 @@ std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best
   auto plan = asked;
   plan.device_memory = of.limits.device_bytes;
   predict(plan);
-  auto problems = memory_problems(plan);
+  auto problems = memory_problems(plan, "device-memory", of.kernels);
   for (auto& problem : host_memory_problems(plan, of.limits.host_bytes)) problems.push_back(std::move(problem));
   if (!problems.empty()) {
     const auto all = as_one(problems);

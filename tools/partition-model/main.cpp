@@ -384,7 +384,7 @@ int main(int argc, char** argv) {
     decide_offload(plan, o);
     plan::predict(plan);
     if (const auto idle = plan::idle_text(plan.batch()); !idle.empty()) base::log_warning("{}", idle);
-    refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
+    refuse(plan::memory_problems(plan, "device-memory", kernels), base::ExitCode::input_refused);
     refuse(plan::host_memory_problems(plan, host_memory_of(o)), base::ExitCode::input_refused);
     auto times = tools::times_of(plan, o);
     if (machine) {
