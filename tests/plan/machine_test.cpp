@@ -5,6 +5,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/plan/machine/machine_texts.h"
 #include "libtrain/plan/machine_time.h"
+#include "libtrain/plan/time_notes.h"
 
 #include <gtest/gtest.h>
 
@@ -42,6 +43,18 @@ TEST(Machine, UnknownNamesAndKeysAreRefused) {
   m.network_bandwidth = 0;
   EXPECT_NO_THROW(require_links(m, 8));
   EXPECT_THROW(require_links(m, 16), base::InputError);
+}
+
+TEST(Machine, SaysWhereItsProductsTakeNoBf16) {
+  Plan p;
+  p.dtype = base::DType::bf16;
+  EXPECT_EQ(no_bf16(p, load_machine("dgx2-v100")),
+            "dgx2-v100: its products take f16 and no bf16, so times are those of f16");
+  EXPECT_EQ(no_bf16(p, load_machine("dgx-a100-80")), "");
+  for (const auto other : {base::DType::f16, base::DType::f32}) {
+    p.dtype = other;
+    EXPECT_EQ(no_bf16(p, load_machine("dgx2-v100")), "");
+  }
 }
 
 // 100 GFLOP/s, 10 GB/s, links of 1 GB/s and a network of 4 GB/s for four devices; no latencies.
