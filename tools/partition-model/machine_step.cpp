@@ -158,8 +158,11 @@ std::string until_text(const Until& until, double step_seconds, const plan::Plan
                            : 0;
   const double seconds = until.steps * step_seconds + validations + saves;
   const double hours = seconds / 3600, ranks = p.topology.world(), nodes = std::ceil(ranks / machine.devices_per_node);
-  auto out = fmt::format("{}: {:.4g} h, {:.4g} node-hours", base::counted(std::llround(until.steps), "step"), hours,
-                         hours * nodes);
+  const auto text = [](double number) {
+    return number < 1000 ? base::number_text(number) : base::count_text(std::llround(number));
+  };
+  auto out = fmt::format("{}: {} h, {} node-hours", base::counted(std::llround(until.steps), "step"), text(hours),
+                         text(hours * nodes));
   if (machine.device_power > 0)
     out += fmt::format(", {} of the devices", base::rate_text(seconds * machine.device_power * ranks, "J"));
   if (validations > 0) out += fmt::format("; validations take {:.2g} % of it", 100 * validations / seconds);
