@@ -141,6 +141,16 @@ TEST(Search, BoundsAreNotAboveTimes) {
       }
 }
 
+// One replica reduces nothing, so how it accumulates changes no time.
+TEST(Search, OneReplicaHasOneAccumulation) {
+  auto of = search_of(4, 12, 0);
+  of.plan.pipeline = 4, of.plan.topology = topology_of(of.plan, 4), of.space.pipeline = of.space.tensor = false;
+  of.limits.top = 1000;
+  const auto found = search(of);
+  ASSERT_FALSE(found.best.empty());
+  for (const auto& f : found.best) EXPECT_EQ(f.plan.local_accumulation, 1) << layout_text(f.plan);
+}
+
 double best_seconds(const SearchOf& of) {
   const auto found = search(of);
   return found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().time.seconds;
