@@ -222,7 +222,7 @@ std::string text_of(const plan::Plan& plan, const Options& o, const Times& times
   if (!o.json)
     return tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded) + times.text + about_data;
   auto json = plan::json_of(plan);
-  json.update(plan::stages_json(plan));
+  json.update(plan::report_json(plan));
   json.update(times.json);
   return json.dump(2) + "\n";
 }
@@ -324,7 +324,7 @@ int main(int argc, char** argv) {
       ->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
-  app.add_flag("--json", o.json, "print the plan as JSON, with its table of stages")->group("Product");
+  app.add_flag("--json", o.json, "print the plan as JSON, with a rank's bytes and the stages")->group("Product");
   app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded")->group("Product");
   return tools::guarded(app, argc, argv, [&] {
     flags.apply();
