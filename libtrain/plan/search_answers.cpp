@@ -88,9 +88,17 @@ BestPlan best_of(SearchOf of) {
   return {std::move(result.best.front()), {}};
 }
 
-std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best) {
-  const auto layout = layout_text(asked);
-  const auto name = layout.empty() ? "the default layout" : layout;
+std::string why_not(const SearchOf& of, const std::string& settings, const std::string& spelled,
+                    const FoundPlan& best) {
+  auto within = of;
+  within.plan = with_layout(of.plan, settings, spelled);
+  within.space = space_beside(of.space, settings, spelled);
+  within.limits.top = 1;
+  const auto found = search(within);
+  const auto& asked = found.best.empty() ? within.plan : found.best.front().plan;
+  auto name = layout_text(within.plan);
+  if (name.empty()) name = "the default layout";
+  if (const auto rest = layout_text(asked, within.plan); !rest.empty()) name += fmt::format(", at best with {},", rest);
   if (const auto wrong = decision_problems(asked, {}, of.kernels); !wrong.empty()) {
     const auto all = as_one(wrong);
     return fmt::format("{} is refused: {}{}", name, all.message, all.hint.empty() ? "" : " (try: " + all.hint + ")");

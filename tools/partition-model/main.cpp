@@ -298,7 +298,8 @@ int main(int argc, char** argv) {
       ->check(in_range(base::Range<int>{1, 1000}))
       ->capture_default_str()
       ->group("Search");
-  app.add_option("--why-not", o.why_not, "why this layout is not the best: tensor-parallel=2,zero=3")->group("Search");
+  app.add_option("--why-not", o.why_not, "why no layout with these settings is the best: tensor-parallel=2,zero=3")
+      ->group("Search");
   app.add_flag("--fewest-nodes", o.fewest_nodes, "the fewest nodes, up to --nodes, on which some layout fits")
       ->group("Search");
   app.add_flag("--largest-model", o.largest_model, "the most layers like the model's that fit")->group("Search");
