@@ -76,6 +76,11 @@ const StepTimePart& largest_difference(const StepTime& slow, const StepTime& fas
 }  // namespace
 
 BestPlan best_of(SearchOf of) {
+  StepTimer timer(of.plan.model, of.machine, of.execution);
+  return best_of(std::move(of), timer);
+}
+
+BestPlan best_of(SearchOf of, StepTimer& timer) {
   of.limits.top = 1;
   const double least = least_bytes(of);
   if (of.limits.device_bytes > 0 && least > static_cast<double>(of.limits.device_bytes))
@@ -83,7 +88,7 @@ BestPlan best_of(SearchOf of) {
             fmt::format("weights, gradients and states of the optimizer need {} a rank on {}",
                         base::size_text(static_cast<std::int64_t>(least)),
                         base::counted(of.plan.topology.world(), "rank"))};
-  auto result = search(of);
+  auto result = search(of.plan, of.space, timer, of.limits, of.kernels);
   if (result.best.empty()) return {{}, why_none(of, result)};
   return {std::move(result.best.front()), {}};
 }

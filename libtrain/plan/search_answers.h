@@ -29,6 +29,7 @@ struct BestPlan {
   std::string why_none;  // empty: found
 };
 BestPlan best_of(SearchOf of);
+BestPlan best_of(SearchOf of, StepTimer& timer);  // which several searches of one model and machine may share
 
 // The plan on so many ranks.
 Plan on_ranks(Plan plan, int ranks);

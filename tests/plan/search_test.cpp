@@ -329,6 +329,9 @@ TEST(Search, LessAndLessMemory) {
     EXPECT_GT(all[i - 1].time.seconds, all[i].time.seconds);
   }
   EXPECT_TRUE(std::isinf(seconds_in(all.front().bytes * 96 / 100)));
+  int searches = 0;
+  EXPECT_LT(frontier(of, 40, [&](int done, int) { searches = done; }).size(), 20u);
+  EXPECT_LT(searches, 30);  // where a layout is the best of several memories, it is found once
   of.limits.device_bytes = 1 << 20;
   EXPECT_TRUE(frontier(of, 5).empty());
 }
