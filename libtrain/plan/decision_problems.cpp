@@ -191,10 +191,11 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   beyond(base::setting_name("sequence"), p.sequence, most_sequence_with_dropout);
 }
 
-// Why t tensor-parallel ranks do not fit the plan's ranks. What the model itself forbids is in plan/blocks/sharing.h.
+// Why t tensor-parallel ranks do not fit the plan's ranks. What the model itself forbids is in plan/blocks/sharing.h,
+// and stages that do not divide the ranks are reported as such (stage_problems).
 std::string ranks_problem(const Plan& p, std::int64_t t) {
   const int world = p.topology.world();
-  if (world % (t * p.pipeline) == 0) return {};
+  if (world % (t * p.pipeline) == 0 || (world % t == 0 && world % p.pipeline != 0)) return {};
   if (p.pipeline > 1 && world % p.pipeline == 0)
     return base::text("$tensor-parallel {} does not divide the {} of a stage", t,
                       base::counted(world / p.pipeline, "rank"));
@@ -284,7 +285,7 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
   auto degree = degree_problem(p, lanes);
   const bool divided = !degree;
   if (degree) out.push_back(std::move(*degree));
-  else if (p.topology.size(Axis::tensor) != p.tensor)
+  else if (p.topology.size(Axis::tensor) != p.tensor && p.topology.world() % p.pipeline == 0)
     out.push_back({base::text("the topology has {} tensor ranks, but $tensor-parallel is {}",
                               p.topology.size(Axis::tensor), p.tensor),
                    base::text("$tensor-parallel {}", p.topology.size(Axis::tensor))});

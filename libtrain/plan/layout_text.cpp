@@ -4,7 +4,6 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/plan/search.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,8 +15,10 @@
 
 namespace trainyard::plan {
 
-std::string layout_text(const Plan& plan) {
-  ParallelLayout layout = plan, usual;
+std::string layout_text(const Plan& plan) { return layout_text(plan, {}); }
+
+std::string layout_text(const ParallelLayout& of, const ParallelLayout& from) {
+  auto layout = of, usual = from;
   auto fields = fields_of(layout), defaults = fields_of(usual);
   std::vector<std::string> flags;
   for (const auto& setting : search_settings()) {
@@ -54,20 +55,33 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& tex
   return out;
 }
 
+const SearchSetting& setting_of(std::vector<base::Field>& fields, const std::string& name, const std::string& spelled) {
+  const auto& field = base::field_named(fields, name, spelled);
+  const auto& all = search_settings();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& s) { return field.name == s.name; });
+  if (found == all.end())
+    throw base::UsageError(fmt::format("{}: {} is no setting that a search decides", spelled, field.name),
+                           base::text("$tensor-parallel, $zero and the like; others are flags"));
+  return *found;
+}
+
 }  // namespace
 
 Plan with_layout(Plan plan, const std::string& text, const std::string& spelled) {
   auto fields = fields_of(static_cast<ParallelLayout&>(plan));
   for (const auto& [name, value] : pairs_of(text, spelled)) {
-    auto& field = base::field_named(fields, name, spelled);
-    const auto& all = search_settings();
-    if (std::none_of(all.begin(), all.end(), [&](const auto& s) { return field.name == s.name; }))
-      throw base::UsageError(fmt::format("{}: {} is no setting that a search decides", spelled, field.name),
-                             base::text("$tensor-parallel, $zero and the like; others are flags"));
+    auto& field = base::field_named(fields, setting_of(fields, name, spelled).name, spelled);
     field.set(value, fmt::format("{} {}", spelled, field.name));
   }
   plan.topology = topology_of(plan, plan.topology.world());
   return plan;
+}
+
+SearchSpace space_beside(SearchSpace space, const std::string& text, const std::string& spelled) {
+  ParallelLayout any;
+  auto fields = fields_of(any);
+  for (const auto& [name, value] : pairs_of(text, spelled)) space.*setting_of(fields, name, spelled).free = false;
+  return space;
 }
 
 }  // namespace trainyard::plan

@@ -42,28 +42,20 @@ Offload fitting(Plan plan, std::int64_t bytes, Place of_optimizer, Place of_othe
   auto needed = need_of(taken);
   if (bytes == 0 || needed <= bytes) return taken;
   constexpr std::array kinds = {&Offload::optimizer, &Offload::gradients, &Offload::parameters, &Offload::activations};
-  // Weights elsewhere make the order breadth first by itself, with which gradients may lie there, too. So a kind that
-  // is refused may follow a later one.
-  std::vector<Placement Offload::*> left(kinds.begin(), kinds.end());
-  for (std::size_t i = 0; i < left.size();) {
-    const auto place = left[i] == &Offload::optimizer ? of_optimizer : of_others;
+  for (const auto kind : kinds) {
+    const auto place = kind == &Offload::optimizer ? of_optimizer : of_others;
     auto whole = taken;
-    whole.*left[i] = {place, 1};
-    if (is_refused(plan, whole)) {
-      ++i;
-      continue;
-    }
+    whole.*kind = {place, 1};
+    if (is_refused(plan, whole)) continue;
     // What does not fit as a whole does not fit in part.
     for (int part = need_of(whole) <= bytes ? 1 : parts; part <= parts; ++part) {
       auto some = taken;
-      some.*left[i] = {place, static_cast<double>(part) / parts};
+      some.*kind = {place, static_cast<double>(part) / parts};
       const auto need = need_of(some);
       if (need <= bytes) return some;
       if (need < needed) needed = need, least = some;
     }
     taken = whole;
-    left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
-    i = 0;
   }
   return least;
 }

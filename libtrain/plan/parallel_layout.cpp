@@ -122,7 +122,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     "where stages begin: uniform, parameters, flops, type:REGEX, or first layers as 0,3,6");
   v.is({T::evaluation, T::later_in_plans});
   v("accumulation-order", c.accumulation_order, how,
-    "depth: by micro-batches; breadth: by layers; auto: breadth if weights are on disk, else depth",
+    "depth: by micro-batches; breadth: by layers; auto: breadth if offload needs it, else depth",
     base::Choices<AccumulationOrder>{{"auto", AccumulationOrder::automatic},
                                      {"depth", AccumulationOrder::depth},
                                      {"breadth", AccumulationOrder::breadth}});

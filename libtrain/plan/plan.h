@@ -60,10 +60,12 @@ struct Plan : ParallelLayout {
   BatchPlan batch() const {
     return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data), batch_ramp.in_samples(sequence)};
   }
-  // In a step that is divided like this, do all micro-batches pass a layer before the next layer?
+  // In a step that is divided like this, do all micro-batches pass a layer before the next layer? By itself they do
+  // where weights lie elsewhere, and gradients whose sums would else be complete only in the last accumulation step.
   bool breadth_first(const BatchPlan& of) const {
-    const bool by_itself = accumulation_order == AccumulationOrder::automatic &&
-                           offload.parameters.place != Place::device &&
+    const bool helps = offload.parameters.place != Place::device ||
+                       (offload.gradients.place != Place::device && zero >= 2 && batch().accumulation_steps() > 1);
+    const bool by_itself = accumulation_order == AccumulationOrder::automatic && helps &&
                            (pipeline == 1 || pipeline_schedule == PipelineSchedule::gpipe);
     return (accumulation_order == AccumulationOrder::breadth || by_itself) && of.places() > 1;
   }

@@ -11,6 +11,7 @@
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/spec/layer_model.h"
+#include "libtrain/plan/stage_table.h"
 #include "libtrain/plan/step_time.h"
 
 #include <fmt/ranges.h>
@@ -257,7 +258,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
       p.topology.with_zero_groups(zero_group_of(p, replicas)).with_reduction_nodes(reduction_node_of(p, replicas));
   read_predicted(p, o.object("predicted"), where);
   // Keys of partition-model --json; they follow from the others.
-  for (const auto* reported : {"stages", "idle"}) o.has(reported);
+  for (const auto* reported : report_keys) o.has(reported);
   o.done();
   if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of the program that reads the plan fixes it
     throw base::InputError(

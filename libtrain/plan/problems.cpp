@@ -13,7 +13,7 @@
 
 namespace trainyard::plan {
 
-std::vector<Problem> memory_problems(const Plan& p, std::string_view limit) {
+std::vector<Problem> memory_problems(const Plan& p, std::string_view limit, Kernels kernels) {
   if (p.device_memory <= 0 || p.memory.total() <= p.device_memory) return {};
   const auto& m = p.memory;
   return {{fmt::format("a rank needs {} ({} in arenas{}, {} reserve) but {} is {}: {} too much",
@@ -21,7 +21,7 @@ std::vector<Problem> memory_problems(const Plan& p, std::string_view limit) {
                        m.on_host > 0 ? fmt::format(", {} of them on the host", base::size_text(m.on_host)) : "",
                        base::size_text(m.reserve), base::setting_name(limit), base::size_text(p.device_memory),
                        base::size_text(m.total() - p.device_memory)),
-           remedies(p, Pass::train, limit)}};
+           remedies(p, Pass::train, limit, kernels)}};
 }
 
 std::vector<Problem> host_memory_problems(const Plan& p, std::int64_t host_memory) {

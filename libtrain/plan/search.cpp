@@ -208,7 +208,8 @@ class Search {
   std::vector<Variant> variants_of(const Plan& shape) const {
     std::vector<Variant> out;
     const int replicas = shape.topology.size(Axis::data);
-    const auto micros = shape.global_batch / shape.micro_batch / replicas;
+    // One replica reduces nothing: accumulating locally saves it no time and no memory.
+    const auto micros = replicas > 1 ? shape.global_batch / shape.micro_batch / replicas : 1;
     for (int zero = 0; zero <= (replicas > 1 ? 3 : 0); ++zero) {
       Variant variant{.zero = shape.zero, .local_accumulation = shape.local_accumulation};
       if (space_.zero) variant.zero = zero;
@@ -243,6 +244,10 @@ class Search {
   }
 
   void judge_with_rates(Plan plan) {
+    if (is_known_not_to_fit(plan)) {
+      ++out_.counts.too_large;
+      return;
+    }
     if (const auto wrong = decision_problems(plan, {}, kernels_); !wrong.empty()) {
       ++out_.counts.refused;
       refuse(as_one(wrong));
@@ -269,6 +274,12 @@ class Search {
     if (out_.best.size() > limits_.top) out_.best.pop_back();
   }
 
+  bool is_known_not_to_fit(const Plan& plan) const {
+    if (limits_.needed == nullptr || limits_.device_bytes == 0) return false;
+    const auto found = limits_.needed->bytes.find(NeededMemory::key_of(plan));
+    return found != limits_.needed->bytes.end() && found->second > limits_.device_bytes;
+  }
+
   // Bytes that some rank needs at least, whatever is recomputed: the textbook's states of an average stage. 0 where
   // they may lie elsewhere, and for optimizers whose states the textbook does not know.
   double states_alone(const Plan& plan) const {
@@ -287,8 +298,10 @@ class Search {
     const auto limit = limits_.device_bytes > 0 ? limits_.device_bytes : std::numeric_limits<std::int64_t>::max();
     if (states_alone(plan) > static_cast<double>(limit)) return {};
     PlanMemory memory(plan);
+    auto least = std::numeric_limits<std::int64_t>::max();
     const auto fits = [&](PlanMemory& of, const Recomputation& recompute) -> std::optional<std::int64_t> {
       const auto bytes = of.largest(recompute).total();
+      least = std::min(least, bytes);
       if (bytes > limit) return {};
       if (limits_.host_bytes > 0 && of.most_on_host(recompute) > limits_.host_bytes) return {};
       return bytes;
@@ -303,7 +316,10 @@ class Search {
         return fits(memory, plan.recompute);
       }
     }
-    if (!space_.offload) return {};
+    if (!space_.offload) {
+      if (limits_.needed != nullptr) limits_.needed->bytes[NeededMemory::key_of(plan)] = least;
+      return {};
+    }
     full.offload = fitting_offload(full, limit, limits_.host_bytes);
     if (!decision_problems(full, {}, kernels_).empty()) return {};
     full.stages = stages_of(full);

@@ -5,7 +5,9 @@
 #include "libtrain/plan/step_time.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace trainyard::plan {
@@ -27,10 +29,31 @@ struct SearchSetting {
 };
 const std::vector<SearchSetting>& search_settings();
 
+// What layouts that did not fit need at least, by their settings. Searches that differ in their limits alone share it.
+struct NeededMemory {
+  using Key = std::tuple<int, int, int, PipelineSchedule, bool, int, int, std::int64_t, std::int64_t, int, int, int>;
+  static Key key_of(const Plan& plan) {
+    return {plan.tensor,
+            plan.pipeline,
+            plan.virtual_stages,
+            plan.pipeline_schedule,
+            plan.sequence_parallel,
+            plan.expert_parallel,
+            plan.expert_ranks_per_node,
+            plan.micro_batch,
+            plan.local_accumulation,
+            plan.zero,
+            plan.zero_group,
+            plan.reduction_ranks_per_node};
+  }
+  std::map<Key, std::int64_t> bytes = {};
+};
+
 struct SearchLimits {
   std::int64_t device_bytes = 0, host_bytes = 0;  // of a rank; 0: no limit
   std::size_t top = 10;
   bool first = false;  // ends with the first layout that fits
+  NeededMemory* needed = nullptr;
 };
 
 struct FoundPlan {

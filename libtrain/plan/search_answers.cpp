@@ -76,6 +76,11 @@ const StepTimePart& largest_difference(const StepTime& slow, const StepTime& fas
 }  // namespace
 
 BestPlan best_of(SearchOf of) {
+  StepTimer timer(of.plan.model, of.machine, of.execution);
+  return best_of(std::move(of), timer);
+}
+
+BestPlan best_of(SearchOf of, StepTimer& timer) {
   of.limits.top = 1;
   const double least = least_bytes(of);
   if (of.limits.device_bytes > 0 && least > static_cast<double>(of.limits.device_bytes))
@@ -83,14 +88,22 @@ BestPlan best_of(SearchOf of) {
             fmt::format("weights, gradients and states of the optimizer need {} a rank on {}",
                         base::size_text(static_cast<std::int64_t>(least)),
                         base::counted(of.plan.topology.world(), "rank"))};
-  auto result = search(of);
+  auto result = search(of.plan, of.space, timer, of.limits, of.kernels);
   if (result.best.empty()) return {{}, why_none(of, result)};
   return {std::move(result.best.front()), {}};
 }
 
-std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best) {
-  const auto layout = layout_text(asked);
-  const auto name = layout.empty() ? "the default layout" : layout;
+std::string why_not(const SearchOf& of, const std::string& settings, const std::string& spelled,
+                    const FoundPlan& best) {
+  auto within = of;
+  within.plan = with_layout(of.plan, settings, spelled);
+  within.space = space_beside(of.space, settings, spelled);
+  within.limits.top = 1;
+  const auto found = search(within);
+  const auto& asked = found.best.empty() ? within.plan : found.best.front().plan;
+  auto name = layout_text(within.plan);
+  if (name.empty()) name = "the default layout";
+  if (const auto rest = layout_text(asked, within.plan); !rest.empty()) name += fmt::format(", at best with {},", rest);
   if (const auto wrong = decision_problems(asked, {}, of.kernels); !wrong.empty()) {
     const auto all = as_one(wrong);
     return fmt::format("{} is refused: {}{}", name, all.message, all.hint.empty() ? "" : " (try: " + all.hint + ")");
@@ -98,7 +111,7 @@ std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best
   auto plan = asked;
   plan.device_memory = of.limits.device_bytes;
   predict(plan);
-  auto problems = memory_problems(plan);
+  auto problems = memory_problems(plan, "device-memory", of.kernels);
   for (auto& problem : host_memory_problems(plan, of.limits.host_bytes)) problems.push_back(std::move(problem));
   if (!problems.empty()) {
     const auto all = as_one(problems);

@@ -29,14 +29,16 @@ struct BestPlan {
   std::string why_none;  // empty: found
 };
 BestPlan best_of(SearchOf of);
+BestPlan best_of(SearchOf of, StepTimer& timer);  // which several searches of one model and machine may share
 
 // The plan on so many ranks.
 Plan on_ranks(Plan plan, int ranks);
 
-// One sentence about the plan, which has the ranks of the search: it is refused, or does not fit and what would fit, or
-// takes so much longer than `best`, for what, and which single change would help most. `best` is the first of
-// search().best.
-std::string why_not(const SearchOf& of, const Plan& asked, const FoundPlan& best);
+// One sentence about the layouts with these settings ("tensor-parallel=2,zero=3"), of which the best is meant: it is
+// refused, or does not fit and what would fit, or takes so much longer than `best`, for what, and which single change
+// would help most. If none is possible or fits, the others have the values of the search's plan. `best` is the first of
+// search().best. UsageError, whose message begins with `spelled`.
+std::string why_not(const SearchOf& of, const std::string& settings, const std::string& spelled, const FoundPlan& best);
 
 struct OnNodes {
   int nodes = 0;

@@ -136,8 +136,9 @@ std::vector<StageRow> stage_rows(const Plan& p) {
   return out;
 }
 
-nlohmann::ordered_json stages_json(const Plan& p) {
-  auto out = nlohmann::ordered_json::object();
+nlohmann::ordered_json report_json(const Plan& p) {
+  nlohmann::ordered_json out{{"rank_total_bytes", p.memory.total()}};
+  if (p.memory.on_host > 0) out["rank_host_bytes"] = p.memory.on_host;
   if (p.pipeline == 1) return out;
   out["stages"] = nlohmann::ordered_json::array();
   for (const auto& row : stage_rows(p))

@@ -5,6 +5,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/plan.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,9 +23,13 @@ struct StageRow {
 // One row for each stage. The plan must be predicted.
 std::vector<StageRow> stage_rows(const Plan& plan);
 
-// Keys "stages" and "idle" of a plan in JSON. Each stage has its items, parameters, share of a step's FLOPs, slots and
-// bytes of a rank; "idle" has the members of Idle. Empty for one stage. The plan must be predicted.
-nlohmann::ordered_json stages_json(const Plan& plan);
+// Keys of a plan in JSON beside those of its file. "rank_total_bytes": of the memory where a rank of the stage that
+// needs most computes; "rank_host_bytes": of a GPU's host, where a rank has some. With several stages also "stages" and
+// "idle": each stage has its items, parameters, share of a step's FLOPs, slots and bytes of a rank; "idle" has the
+// members of Idle. The plan must be predicted.
+nlohmann::ordered_json report_json(const Plan& plan);
+// The names of all such keys.
+inline constexpr std::array report_keys{"rank_total_bytes", "rank_host_bytes", "stages", "idle"};
 
 // The share of a step in which the ranks of replica 0 wait. It comes from a simulation of their lists
 // (plan/schedule/simulate.h) in which computing takes time by its FLOPs, and messages and collectives take none.

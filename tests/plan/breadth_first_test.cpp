@@ -237,6 +237,21 @@ TEST(BreadthFirst, OtherSchedulesThanGpipeAreRefused) {
   EXPECT_EQ(first_problem(p), "");
 }
 
+// Gradients may leave depth first only where one accumulation step has all micro-batches.
+TEST(BreadthFirst, ItIsTheOrderOfGradientsElsewhere) {
+  Plan p;
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1;
+  p.sequence = 32, p.global_batch = 8, p.zero = 2, p.offload.gradients = {Place::disk, 1};
+  EXPECT_TRUE(p.breadth_first(p.batch()));
+  EXPECT_EQ(first_problem(p), "");
+  p.local_accumulation = 8;
+  EXPECT_FALSE(p.breadth_first(p.batch()));
+  EXPECT_EQ(first_problem(p), "");
+  p.local_accumulation = 1, p.accumulation_order = AccumulationOrder::depth;
+  EXPECT_FALSE(p.breadth_first(p.batch()));
+  EXPECT_NE(first_problem(p), "");
+}
+
 // A stage begins when the first micro-batch leaves the last block of the stage before. Depth first that is earlier.
 TEST(BreadthFirst, IdleTimeOfStagesIsThatOfTheOrder) {
   auto p = breadth_plan();

@@ -359,7 +359,7 @@ TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
   near("optimizer", 12);
   const auto more = static_cast<double>(p.memory.total() - p.device_memory);
   EXPECT_NEAR(more, 18 * share - 40e9, 0.1 * 40e9 + 4e9) << "beside these a buffer of two layers, and activations";
-  p.expert_parallel = 256, p.topology = topology_of(p, 512);
+  p.expert_parallel = 256, p.gathered_layers = 1, p.topology = topology_of(p, 512);
   predict(p);
   p.device_memory = 1;  // so that nothing fits, and every remedy that comes nearer is listed
   const auto hint = remedies(p);

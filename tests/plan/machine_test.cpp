@@ -5,6 +5,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/plan/machine/machine_texts.h"
 #include "libtrain/plan/machine_time.h"
+#include "libtrain/plan/time_notes.h"
 
 #include <gtest/gtest.h>
 
@@ -54,6 +55,18 @@ TEST(Machine, DevicesHaveWhatCudaReports) {
     EXPECT_TRUE(0.98 < share && share < 0.995) << name << ": " << share;
   }
   EXPECT_EQ(device_memory_of(load_machine("dgx-a100-80")), 84'986'665'370);  // 79.15 GiB
+}
+
+TEST(Machine, SaysWhereItsProductsTakeNoBf16) {
+  Plan p;
+  p.dtype = base::DType::bf16;
+  EXPECT_EQ(no_bf16(p, load_machine("dgx2-v100")),
+            "dgx2-v100: its products take f16 and no bf16, so times are those of f16");
+  EXPECT_EQ(no_bf16(p, load_machine("dgx-a100-80")), "");
+  for (const auto other : {base::DType::f16, base::DType::f32}) {
+    p.dtype = other;
+    EXPECT_EQ(no_bf16(p, load_machine("dgx2-v100")), "");
+  }
 }
 
 // 100 GFLOP/s, 10 GB/s, links of 1 GB/s and a network of 4 GB/s for four devices; no latencies.

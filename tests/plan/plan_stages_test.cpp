@@ -128,6 +128,8 @@ TEST(PlanOfStages, FilesFromBeforeThemAreRead) {
 TEST(StageProblems, DegreesThatRanksOrItemsDoNotAllow) {
   for (const int stages : {1, 2, 4, 8}) EXPECT_TRUE(decision_problems(sample(8, stages)).empty()) << stages;
   expect_refused(sample(8, 3), "--pipeline-parallel 3 does not divide 8 ranks", "--pipeline-parallel 2, or 9 ranks");
+  expect_refused(sample(8, 3, 2), "--pipeline-parallel 3 does not divide 8 ranks",
+                 "--pipeline-parallel 2, or 12 ranks");  // two tensor-parallel ranks do
   auto p = sample(16, 16);
   expect_refused(p, "--pipeline-parallel 16: more stages than the model has items, 8 (embedding, 6 layers, head)",
                  "--pipeline-parallel 8 at most");

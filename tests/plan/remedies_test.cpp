@@ -14,10 +14,10 @@ namespace trainyard::plan {
 namespace {
 
 // The remedies for a plan with `bytes` of memory a rank.
-std::string tried(Plan p, std::int64_t bytes) {
+std::string tried(Plan p, std::int64_t bytes, Kernels kernels = Kernels::ours) {
   p.device_memory = bytes;
   predict(p);
-  const auto found = memory_problems(p);
+  const auto found = memory_problems(p, "device-memory", kernels);
   return found.empty() ? "" : found[0].hint;
 }
 std::int64_t need_of(Plan p) {
@@ -167,6 +167,56 @@ TEST(Remedies, FewerStagesMayBeEnough) {
             std::string::npos)
       << hint;
   EXPECT_EQ(hint.find("none of these alone"), std::string::npos) << hint;
+}
+
+// One local accumulation has all micro-batches, so fewer stages, with more replicas, are not legal. What fits is said
+// all the same.
+TEST(Remedies, DegreesThatAreNotLegalHideNothing) {
+  auto p = small_plan();
+  p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 1, p.zero = 3, p.sequence = 1024;
+  p.dtype = base::DType::bf16;
+  p.pipeline = 8, p.topology = replicas_of(8, 1, 8), p.global_batch = 8, p.local_accumulation = 8;
+  auto fewer = p, some = p;
+  fewer.pipeline = 4, fewer.topology = replicas_of(8, 1, 4);
+  ASSERT_FALSE(decision_problems(fewer).empty());
+  some.recompute = Recompute::selective;
+  EXPECT_EQ(tried(p, need_of(some)),
+            "--recompute selective would need " + base::size_text(need_of(some)) + " and fits");
+  p.recompute = Recompute::layers, p.gathered_layers = 1;  // so there is no single change
+  EXPECT_NE(tried(p, need_of(p) / 2), "");
+}
+
+// Heads of 160 are too wide for this program's kernels on a GPU, and not for those of another one.
+TEST(Remedies, TheyAreThoseOfTheKernels) {
+  auto p = small_plan();
+  p.model = preset("gpt2"), p.model.vocabulary = 50304, p.model.lanes = 1, p.model.hidden = 640, p.model.heads = 4;
+  p.model.kv_heads = 4, p.model.ffn = 2560;
+  p.device = base::DeviceKind::cuda, p.dtype = base::DType::bf16, p.sequence = 1024;
+  p.topology = replicas_of(4, 1), p.global_batch = 32, p.micro_batch = 8, p.zero = 3, p.recompute = Recompute::layers;
+  auto two = p;
+  two.tensor = 2, two.topology = replicas_of(4, 2);
+  ASSERT_FALSE(decision_problems(p).empty());
+  EXPECT_NE(tried(p, need_of(two), Kernels::others)
+                .find("--tensor-parallel 2 would need " + base::size_text(need_of(two)) + " and fits"),
+            std::string::npos);
+}
+
+TEST(Remedies, FewerLayersMayBeGathered) {
+  auto p = small_plan();
+  p.model = preset("llama-8b"), p.model.vocabulary = 128256, p.model.lanes = 1;
+  p.topology = replicas_of(64, 1), p.global_batch = 256, p.sequence = 8192;
+  p.zero = 3, p.recompute = Recompute::layers, p.dtype = base::DType::bf16;
+  auto one = p;
+  one.gathered_layers = 1;
+  ASSERT_LT(need_of(one), need_of(p));
+  EXPECT_TRUE(tried(p, need_of(one))
+                  .starts_with("--gathered-layers 1 would need " + base::size_text(need_of(one)) + " and fits"));
+  p.zero = 2;
+  EXPECT_EQ(tried(p, need_of(one)), "--zero 3 --gathered-layers 1 would need " + base::size_text(need_of(one)) +
+                                        " and fits; none of these alone is enough");
+  p.zero = 3, p.micro_batch = 4;
+  EXPECT_EQ(tried(p, need_of(one)), "--micro-batch 1 --gathered-layers 1 would need " + base::size_text(need_of(one)) +
+                                        " and fits; none of these alone is enough");
 }
 
 }  // namespace trainyard::plan

@@ -141,6 +141,16 @@ TEST(Search, BoundsAreNotAboveTimes) {
       }
 }
 
+// One replica reduces nothing, so how it accumulates changes no time.
+TEST(Search, OneReplicaHasOneAccumulation) {
+  auto of = search_of(4, 12, 0);
+  of.plan.pipeline = 4, of.plan.topology = topology_of(of.plan, 4), of.space.pipeline = of.space.tensor = false;
+  of.limits.top = 1000;
+  const auto found = search(of);
+  ASSERT_FALSE(found.best.empty());
+  for (const auto& f : found.best) EXPECT_EQ(f.plan.local_accumulation, 1) << layout_text(f.plan);
+}
+
 double best_seconds(const SearchOf& of) {
   const auto found = search(of);
   return found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().time.seconds;
@@ -198,22 +208,31 @@ TEST(Search, WhyALayoutIsNotTheBest) {
   const auto why = [&](const std::string& layout, std::int64_t bytes = std::int64_t{80} << 30) {
     auto limited = of;
     limited.limits.device_bytes = bytes;
-    return why_not(limited, with_layout(of.plan, layout, "--why-not"), best);
+    return why_not(limited, layout, "--why-not", best);
   };
   EXPECT_NE(why("tensor-parallel=3").find("is refused: "), std::string::npos) << why("tensor-parallel=3");
   EXPECT_NE(why("zero=1,micro-batch=3", 1 << 30).find("does not fit: "), std::string::npos);
-  const auto slow = why("tensor-parallel=4,sequence-parallel=on");
+  const std::string others = ",local-accumulation=1,micro-batch=1,pipeline-parallel=1,zero=0,recompute=none";
+  const auto slow = why("tensor-parallel=4,sequence-parallel=on" + others + ",reduction-ranks-per-node=1");
   EXPECT_NE(slow.find("times the best"), std::string::npos) << slow;
   EXPECT_NE(slow.find("tensor-parallel calls"), std::string::npos) << slow;
   EXPECT_NE(slow.find("--tensor-parallel 1 alone takes"), std::string::npos) << slow;
+  EXPECT_EQ(slow.find("at best"), std::string::npos) << slow;  // everything is named
+  // What is not named is that of the best of these layouts.
+  auto four = of;
+  four.plan.tensor = 4, four.plan.topology = topology_of(four.plan, 8), four.space.tensor = false;
+  const auto best_of_four = search(four).best.front();
+  const auto open = why("tensor-parallel=4");
+  EXPECT_TRUE(open.starts_with("--tensor-parallel 4, at best with " + layout_text(best_of_four.plan, four.plan) +
+                               ", takes " + step_seconds_text(best_of_four.time.seconds) + " a step, "))
+      << open;
   // Four bytes of master and eight of moments, for each parameter, over eight ranks.
   auto on_host = of;
   const auto states = 12 * parameter_count(of.plan.model) / 8;
-  const auto offloaded = with_layout(of.plan, "zero=1,offload=optimizer=host", "--why-not");
   for (const auto& [host_bytes, fits] :
        {std::pair{states - states / 10, false}, {2 * states, true}, {states * 0, true}}) {
     on_host.limits.host_bytes = host_bytes;
-    const auto text = why_not(on_host, offloaded, best);
+    const auto text = why_not(on_host, "zero=1,offload=optimizer=host", "--why-not", best);
     EXPECT_EQ(text.find("does not fit: ") == std::string::npos, fits) << text;
     EXPECT_EQ(text.find("of its GPU's host but --host-memory is") == std::string::npos, fits) << text;
   }
@@ -310,6 +329,9 @@ TEST(Search, LessAndLessMemory) {
     EXPECT_GT(all[i - 1].time.seconds, all[i].time.seconds);
   }
   EXPECT_TRUE(std::isinf(seconds_in(all.front().bytes * 96 / 100)));
+  int searches = 0;
+  EXPECT_LT(frontier(of, 40, [&](int done, int) { searches = done; }).size(), 20u);
+  EXPECT_LT(searches, 30);  // where a layout is the best of several memories, it is found once
   of.limits.device_bytes = 1 << 20;
   EXPECT_TRUE(frontier(of, 5).empty());
 }

@@ -1,5 +1,7 @@
 // Tests the tables of stages: what each stage has, which ranks it has, and how long it waits.
 #include "libtrain/plan/stage_table.h"
+
+#include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/schedule/partition.h"
 #include "libtrain/plan/spec/presets.h"
 
@@ -83,6 +85,24 @@ TEST(StageTable, MarksWhatNeedsMost) {
   EXPECT_EQ(whose_memory(sample(4, 8, "0,3,5,7")), "a rank of stage 0, which needs most");
   EXPECT_EQ(whose_memory(sample(4, 8, "0,2,3,9")), "a rank of stage 2, which needs most");
   EXPECT_EQ(stages_text(sample(1, 8, "flops"), base::Sizes::rounded), "");
+}
+
+TEST(StageTable, JsonHasTheTotalOfARank) {
+  for (const int stages : {1, 4}) {
+    const auto p = sample(stages, 8, "flops");
+    const auto json = report_json(p);
+    EXPECT_EQ(json.at("rank_total_bytes"), p.memory.total());
+    EXPECT_FALSE(json.contains("rank_host_bytes"));
+    EXPECT_EQ(json.contains("stages"), stages > 1);
+    auto whole = json_of(p);
+    whole.update(json);
+    EXPECT_EQ(to_json(plan_from_json(whole.dump(), "test")), to_json(p));
+  }
+  auto p = sample(1, 8, "flops");
+  p.device = base::DeviceKind::cuda, p.zero = 1, p.offload.optimizer = {Place::host, 1};
+  predict(p);
+  ASSERT_GT(p.memory.on_host, 0);
+  EXPECT_EQ(report_json(p).at("rank_host_bytes"), p.memory.on_host);
 }
 
 // All parts are alike, except for the little work of the embedding and a small head.

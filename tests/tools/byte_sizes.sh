@@ -14,6 +14,10 @@ for command in "partition-model --model gpt2-nano --sequence 16 --ranks 2 --zero
 done
 partition-model --model gpt2-nano --sequence 16 --ranks 2 --zero 3 --json | jq -e '[.. | numbers | select(. > 1000000)] | length > 5' >/dev/null || fail "--json has no bytes"
 
+# Hours are counts, in groups of three digits.
+long=$(partition-model --model llama-8b --machine dgx-a100-80 --zero 3 --recompute full --global-batch 8 --until tokens=1e13 2>/dev/null) || fail "--until: exit code $?"
+grep -Eq ': [0-9]{1,3}(,[0-9]{3})+ h, [0-9]{1,3}(,[0-9]{3})+ node-hours' <<<"$long" || fail "--until: $(grep node-hours <<<"$long")"
+
 small_text 300 >text
 shard-data --input text --split paragraphs --output data --validation 0.2 2>/dev/null >/dev/null
 base=(train --model gpt2-nano --data data --sequence 32 --global-batch 8 --micro-batch 2 --steps 40 --validate-every 20 --validation-sequences 8)

@@ -210,6 +210,17 @@ TEST(SearchReport, TimeOverMemory) {
   EXPECT_EQ(count_of(tools::frontier_json(all), "\"rank_bytes\""), 2);
   const auto svg = tools::frontier_drawing(all, 80'000'000'000, "a machine");
   EXPECT_EQ(count_of(svg, "class=\"dot\""), 2);
+  // Until there is room for the next layout, the one before it is the best: three points, the second at the height of
+  // the first and below the third.
+  const auto begin = svg.find("points=\"") + 8, end = svg.find('"', begin);
+  std::istringstream points(svg.substr(begin, end - begin));
+  std::vector<std::pair<std::string, std::string>> line;
+  for (std::string point; points >> point;)
+    line.emplace_back(point.substr(0, point.find(',')), point.substr(point.find(',') + 1));
+  ASSERT_EQ(line.size(), 3u) << svg;
+  EXPECT_EQ(line[0].second, line[1].second);
+  EXPECT_EQ(line[1].first, line[2].first);
+  EXPECT_NE(line[1].second, line[2].second);
   EXPECT_NE(svg.find("no faster layout up to the 80.0 GB of a device"), std::string::npos);
 }
 

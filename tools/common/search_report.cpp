@@ -152,6 +152,7 @@ std::string frontier_drawing(const std::vector<plan::FoundPlan>& all, std::int64
   SvgCurve best, of_more;
   for (const auto& found : all) {
     const double x = bytes * static_cast<double>(found.bytes), y = seconds * found.time.seconds;
+    if (!best.points.empty()) best.points.push_back({x, best.points.back().y});  // until there is room for the next one
     best.points.push_back({x, y});
     p.marks.push_back(mark_of(x, y, found));
   }

@@ -27,8 +27,8 @@ nlohmann::json parsed_plan(const std::string& text, const std::string& file) {
 // CheckError if the plan's predictions are not what follows from its settings.
 void verify(const plan::Plan& p, const nlohmann::json& json, const std::string& file) {
   auto wrong = plan::other_prediction(p);
-  const nlohmann::json reported = plan::stages_json(p);
-  for (const auto* key : {"stages", "idle"})
+  const nlohmann::json reported = plan::report_json(p);
+  for (const auto* key : plan::report_keys)
     if (wrong.empty() && json.contains(key) && json[key] != reported.value(key, nlohmann::json()))
       wrong = fmt::format("'{}' differs", key);
   if (!wrong.empty())
@@ -64,7 +64,7 @@ Report plan_report(const std::string& file, const Options& options) {
   const auto plan = plan::plan_from_json(text, file);
   if (options.verify == Verify::everything) verify(plan, j, file);
   report.json["verified"] = options.verify == Verify::everything;
-  report.json.update(nlohmann::json(plan::stages_json(plan)));
+  report.json.update(nlohmann::json(plan::report_json(plan)));
   report.text = fmt::format("plan {}  ({})\n{}", file, format, tools::plan_table(plan, options.sizes));
   if (options.verify == Verify::everything)
     report.text += "\nverified: parameters, memory, traffic and FLOPs computed again are what the plan says\n";

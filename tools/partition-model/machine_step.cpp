@@ -6,6 +6,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/measured_machine.h"
 #include "libtrain/plan/scale.h"
+#include "libtrain/plan/time_notes.h"
 #include "tools/partition-model/search.h"
 
 #include <fmt/format.h>
@@ -60,6 +61,7 @@ std::optional<plan::Machine> machine_of(Options& o, plan::Plan& p, const ConfigF
     p.dtype = machine.dtype;
     base::log_info("--dtype {}, as most runs on GPUs have; --dtype f32 keeps f32", base::name_of(p.dtype));
   }
+  if (const auto note = plan::no_bf16(p, machine); !note.empty() && (searching || o.json)) base::log_info("{}", note);
   for (auto* ranks : {&p.zero_group, &p.reduction_ranks_per_node})
     if (*ranks == plan::Plan::of_a_node) *ranks = std::max(1, machine.devices_per_node / p.tensor);
   if (o.device_memory.empty()) o.device_memory = machine.device_memory;
@@ -95,7 +97,8 @@ std::string step_time_text(const plan::Plan& p, const plan::StepInterval& step, 
   out += fmt::format("  {} a device, {} without what is recomputed", base::rate_text(device, "FLOP/s"),
                      base::rate_text(model, "FLOP/s"));
   if (peak > 0) out += fmt::format(" ({:.0f} % of its peak)", 100 * model / peak);
-  if (const auto note = plan::measured_otherwise(p, machine); !note.empty()) out += "\n  " + note;
+  for (const auto& note : {plan::no_bf16(p, machine), plan::measured_otherwise(p, machine)})
+    if (!note.empty()) out += "\n  " + note;
   return out + "\n";
 }
 
@@ -157,8 +160,11 @@ std::string until_text(const Until& until, double step_seconds, const plan::Plan
                            : 0;
   const double seconds = until.steps * step_seconds + validations + saves;
   const double hours = seconds / 3600, ranks = p.topology.world(), nodes = std::ceil(ranks / machine.devices_per_node);
-  auto out = fmt::format("{}: {:.4g} h, {:.4g} node-hours", base::counted(std::llround(until.steps), "step"), hours,
-                         hours * nodes);
+  const auto text = [](double number) {
+    return number < 1000 ? base::number_text(number) : base::count_text(std::llround(number));
+  };
+  auto out = fmt::format("{}: {} h, {} node-hours", base::counted(std::llround(until.steps), "step"), text(hours),
+                         text(hours * nodes));
   if (machine.device_power > 0)
     out += fmt::format(", {} of the devices", base::rate_text(seconds * machine.device_power * ranks, "J"));
   if (validations > 0) out += fmt::format("; validations take {:.2g} % of it", 100 * validations / seconds);

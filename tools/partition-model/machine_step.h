@@ -24,7 +24,7 @@ struct Until {
   double validate_every = 0, validation_sequences = 64, save_every = 0;  // steps; 0: never
 };
 Until until_of(const std::string& text, const plan::Plan& plan);  // UsageError
-// "476,838 steps: 2026 h, 8105 node-hours, 93.4 GJ of the devices; validations 1.2 % of it, saves 0.3 %"
+// "476,838 steps: 2,026 h, 8,105 node-hours, 93.4 GJ of the devices; validations 1.2 % of it, saves 0.3 %"
 std::string until_text(const Until& until, double step_seconds, const plan::Plan& plan, const plan::Machine& machine,
                        const plan::Execution& execution);
 

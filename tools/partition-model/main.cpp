@@ -222,7 +222,7 @@ std::string text_of(const plan::Plan& plan, const Options& o, const Times& times
   if (!o.json)
     return tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded) + times.text + about_data;
   auto json = plan::json_of(plan);
-  json.update(plan::stages_json(plan));
+  json.update(plan::report_json(plan));
   json.update(times.json);
   return json.dump(2) + "\n";
 }
@@ -298,7 +298,8 @@ int main(int argc, char** argv) {
       ->check(in_range(base::Range<int>{1, 1000}))
       ->capture_default_str()
       ->group("Search");
-  app.add_option("--why-not", o.why_not, "why this layout is not the best: tensor-parallel=2,zero=3")->group("Search");
+  app.add_option("--why-not", o.why_not, "why no layout with these settings is the best: tensor-parallel=2,zero=3")
+      ->group("Search");
   app.add_flag("--fewest-nodes", o.fewest_nodes, "the fewest nodes, up to --nodes, on which some layout fits")
       ->group("Search");
   app.add_flag("--largest-model", o.largest_model, "the most layers like the model's that fit")->group("Search");
@@ -324,7 +325,7 @@ int main(int argc, char** argv) {
       ->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
-  app.add_flag("--json", o.json, "print the plan as JSON, with its table of stages")->group("Product");
+  app.add_flag("--json", o.json, "print the plan as JSON, with a rank's bytes and the stages")->group("Product");
   app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded")->group("Product");
   return tools::guarded(app, argc, argv, [&] {
     flags.apply();
@@ -385,7 +386,7 @@ int main(int argc, char** argv) {
     decide_offload(plan, o);
     plan::predict(plan);
     if (const auto idle = plan::idle_text(plan.batch()); !idle.empty()) base::log_warning("{}", idle);
-    refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
+    refuse(plan::memory_problems(plan, "device-memory", kernels), base::ExitCode::input_refused);
     refuse(plan::host_memory_problems(plan, host_memory_of(o)), base::ExitCode::input_refused);
     auto times = tools::times_of(plan, o);
     if (machine) {

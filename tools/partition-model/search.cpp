@@ -164,10 +164,11 @@ std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& 
   if (!o.frontier.empty()) return frontier_text(o, of);
   if (o.fewest_nodes) return fewest_text(o, of, plan);
   if (o.largest_model) return largest_text(o, of, plan);
-  until_of(o.until, of.plan);  // wrong words are refused before the search
+  // Wrong words are refused before the search.
+  until_of(o.until, of.plan);
   auto asked = of;
   if (!o.why_not.empty()) asked.limits.top = 1;
-  const auto layout_asked = o.why_not.empty() ? plan : plan::with_layout(of.plan, o.why_not, "--why-not");
+  if (!o.why_not.empty()) plan::with_layout(of.plan, o.why_not, "--why-not");
   const auto begin = std::chrono::steady_clock::now();
   const auto result = plan::search(asked);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -176,7 +177,7 @@ std::string search_text(const Options& o, const plan::SearchOf& of, plan::Plan& 
   base::log_info("{} layouts searched in {}", base::count_text(result.counts.layouts),
                  base::duration_text(took.count()));
   if (!o.why_not.empty()) {
-    const auto text = plan::why_not(of, layout_asked, best);
+    const auto text = plan::why_not(of, o.why_not, "--why-not", best);
     plan = best.plan;
     return text + "\n";
   }
