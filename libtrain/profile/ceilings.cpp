@@ -129,9 +129,7 @@ double rate_of(const Ceiling& ceiling) {
 std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions& options,
                                               const std::function<void(const plan::LocalRate&)>& on_rate,
                                               comm::Ledger& rounds) {
-  auto together = options;
-  together.together = &ranks;
-  const auto list = ceilings(together, fmt::format("{:05}", ranks.rank));
+  const auto list = ceilings(options, fmt::format("{:05}", ranks.rank));
   const auto least = options.least_seconds.empty() ? std::vector<double>(list.size(), 0) : options.least_seconds;
   std::vector<plan::LocalRate> rates;
   const double begin = ranks.clock->now();

@@ -38,7 +38,7 @@ struct CeilingOptions {
   std::vector<std::string> storage_folders;
   std::vector<BlockLayout> blocks;  // in which the model's blocks are measured; empty: they are not
   // The ranks that measure together: blocks are measured with the calls of their groups as well. null: only without.
-  Ranks* together = nullptr;
+  const Ranks* together = nullptr;
 };
 
 // Something to be timed. run() does `amount` units of work: FLOP, bytes, or where the result is seconds, as many things

@@ -77,9 +77,7 @@ std::vector<double> predicted(const CeilingOptions& o, const Clock& clock, const
 
 }  // namespace
 
-std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& given) {
-  auto options = given;
-  options.together = &ranks;
+std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& options) {
   const auto suffix = fmt::format("{:05}", ranks.rank);
   std::vector<double> seconds;
   std::shared_ptr<void> space;  // of all ranks at once

@@ -91,6 +91,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   c.storage_folders = o.storage_folders;
   if (!o.blocks.empty())
     c.blocks = profile::blocks_of_text(o.blocks, "--blocks", c.model, c.sequence, launched.ranks.size);
+  c.together = &launched.ranks;
   return c;
 }
 
