@@ -230,6 +230,13 @@ TEST_P(Steps, OfTensorRanksAreSlicesOfPlainOnes) {
         }
 }
 
+// Beyond 16 ranks the segments grow with them (plan::transfer_segments).
+TEST(ZeroStore, OfManyTensorRanksSendsLargerSegments) {
+  ParallelLayout layout{18, 3, base::DType::bf16, 19, 1, 2};
+  layout.tensor = 2;
+  expect_plain_training(tied_model_of_heads(), layout, {}, 512);
+}
+
 // Collectives begin late: nothing is read before it has arrived, and nothing is overwritten while it is needed.
 TEST_P(Steps, DoNotDependOnWhenACollectiveRuns) {
   for (const int slots : {1, 2})

@@ -251,6 +251,23 @@ TEST_F(TensorTraffic, TakesTheTimeOfItsOwnLinks) {
   EXPECT_EQ(communication_times(p, profile).size(), 5u);  // the world is used instead
 }
 
+// A segment of a transfer has 16 MiB, and at least 1 MiB of each shard.
+TEST(TransferSegments, GrowWithTheShards) {
+  const auto tensor_parallel = replicas_of(8, 2);
+  constexpr std::int64_t mib = 1 << 20;
+  for (const auto& [shards, bytes, segments] : {std::tuple{2, 16 * mib, 1},
+                                                {2, 16 * mib + 1, 2},
+                                                {16, 1024 * mib, 64},
+                                                {17, 17 * mib, 1},
+                                                {17, 17 * mib + 1, 2},
+                                                {128, 1024 * mib, 8},
+                                                {512, 1024 * mib, 2},
+                                                {1, 1024 * mib, 1}})
+    EXPECT_EQ(transfer_segments(bytes, shards, tensor_parallel), segments) << shards << " shards of " << bytes;
+  EXPECT_EQ(transfer_segments(1024 * mib, 128, replicas_of(8, 1)), 1) << "nothing waits";
+  EXPECT_EQ(transfer_segments(1024 * mib, 1 << 16, tensor_parallel, std::int64_t{1} << 50), 1);
+}
+
 TEST_F(TensorTraffic, APlanKeepsItsAxesAndOldOnesHaveOne) {
   auto p = sample(2, 2);
   p.micro_batch = 4, p.sequence_parallel = true;

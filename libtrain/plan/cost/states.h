@@ -9,6 +9,7 @@
 #include "libtrain/plan/spec/offload.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -58,11 +59,15 @@ std::int64_t kept_sources(const StateShape& shape, int sources);
 SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& shape);
 
 // With tensor parallelism, transfers of flat groups are divided into segments of so many bytes, over all shards
-// together. So a tensor-parallel collective waits for at most one segment (params/transfers.h).
+// together, so that tensor-parallel collectives need not wait for whole flat groups (params/transfers.h). Beyond 16
+// shards a segment grows with them: each has a 16th of `most`, so that its message outweighs the latency of a ring's
+// hop.
 inline constexpr std::int64_t segment_bytes = std::int64_t{16} << 20;
 inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topology& topology,
                                       std::int64_t most = segment_bytes) {
-  return topology.size(Axis::tensor) == 1 || shards == 1 ? 1 : (bytes + most - 1) / most;
+  if (topology.size(Axis::tensor) == 1 || shards == 1) return 1;
+  const auto segment = std::max(most, most / 16 * shards);
+  return (bytes + segment - 1) / segment;
 }
 // The elements of each shard in segment i. Every segment but the last has a multiple of 16.
 struct TransferSegment {
