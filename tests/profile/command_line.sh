@@ -96,8 +96,8 @@ partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2
 # Replicas of tensor-parallel ranks: each group is measured over its own links.
 partition-model --model gpt2-nano --ranks 4 --tensor-parallel 2 --output plan4.json >/dev/null
 mpi 4 profile-comm --plan plan4.json --dry-run >out 2>err && grep -q 'data  *2 groups of 2 ranks' out && grep -q 'tensor  *2 groups of 2 ranks' out || fail "--dry-run of tensor ranks: $(cat out err)"
-mpi 2 profile-comm --blocks 'micro-batch=1 tensor-parallel=2' --model gpt2-nano --threads 1 --dry-run >out 2>err && grep -q 'block.layers.step  *b1 s64 t2 e1 f32' out && grep -q 'block.layers.step  *b1 s64 t2 e1 calls f32' out || fail "--dry-run of blocks with their calls: $(cat out err)"
 [ "$(sed -n 's/^\(data\|tensor\) .* ranks *\([a-z_]*\) .*/\1 \2/p' out | sort | xargs)" = "data all_gather data ordered_reduce_scatter tensor all_gather tensor all_reduce tensor all_to_all" ] || fail "each group has its own operations: $(cat out)"
+mpi 2 profile-comm --blocks 'micro-batch=1 tensor-parallel=2' --model gpt2-nano --threads 1 --dry-run >out 2>err && grep -q 'block.layers.step  *b1 s64 t2 e1 f32' out && grep -q 'block.layers.step  *b1 s64 t2 e1 calls f32' out || fail "--dry-run of blocks with their calls: $(cat out err)"
 # The other direction, also for collectives that sequence parallelism adds.
 for rows in '' --sequence-parallel; do
   # shellcheck disable=SC2086
