@@ -110,14 +110,16 @@ class Sweep {
 
   // The suggested budget has room for the longest prediction, and for a busier machine. So it is not refused as well.
   void refuse_short_budget(double least, double most, double pass_seconds) const {
-    if (least <= options_.budget_seconds) return;
+    if (least <= options_.budget_seconds + options_.borrowed_seconds) return;
     const double wanted = most * 2, elsewhere = options_.elsewhere_seconds;
     throw AgreedError(
         base::ExitCode::usage,
         fmt::format("a budget of {:g} s is too short: {}one pass over {} points takes {}, and {} are needed for "
                     "confidence intervals",
                     options_.budget_seconds + elsewhere,
-                    elsewhere > 0 ? fmt::format("the rank itself takes {}, ", base::duration_text(elsewhere)) : "",
+                    elsewhere > 0 ? fmt::format("the rank itself takes {}, ",
+                                                base::duration_text(elsewhere - options_.borrowed_seconds))
+                                  : "",
                     points_.size(), base::duration_text(pass_seconds), least_passes),
         base::text("$budget {:.0f}s, a lower $max-bytes, a larger $factor, or fewer $operations and $groups",
                    std::ceil(elsewhere > 0 ? std::max(1.5 * wanted, wanted + 2 * elsewhere) : wanted)));

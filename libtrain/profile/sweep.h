@@ -21,8 +21,9 @@ struct SweepOptions {
   std::int64_t min_bytes = 8, max_bytes = std::int64_t{64} << 20, factor = 2;
   double confidence = 0.03;  // half the 95 % interval of a median, relative
   double budget_seconds = 60;
-  // What other measurements take of the time that the user gave. A message about a short budget is about all that time.
-  double elsewhere_seconds = 0;
+  // What other measurements take of the time that the user gave, and how much of that the least passes may take from
+  // them. A message about a short budget is about all that time.
+  double elsewhere_seconds = 0, borrowed_seconds = 0;
   double spread = 0.5;  // share of the budget over which settled_repeats passes are spread; 0: without pauses
 };
 

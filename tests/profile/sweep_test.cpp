@@ -166,6 +166,17 @@ TEST(Sweep, ABudgetThatIsTooShortBesideOtherMeasurements) {
   }
 }
 
+// The least passes may take what other measurements can spare, and no more.
+TEST(Sweep, ABudgetThatIsTooShortMayBorrow) {
+  const auto slow = [](int) { return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(20e-3); }, {}}; };
+  auto o = options({"all_gather"}, 1024, 262144, 1.2);
+  o.elsewhere_seconds = 5;
+  o.borrowed_seconds = 0.1;
+  EXPECT_THROW(sweep(2, "all:all", o, slow), profile::AgreedError);
+  o.borrowed_seconds = 2.5;
+  EXPECT_EQ(sweep(2, "all:all", o, slow).passes, profile::least_passes);
+}
+
 // A budget that a refusal suggests is not refused itself, even if a later pass takes as long as the first.
 TEST(Sweep, TheBudgetThatIsToTryIsEnough) {
   const auto slow = [](int) {

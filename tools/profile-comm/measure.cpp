@@ -140,8 +140,9 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
 }
 
 // Divides the budget. Beside links, a rank's own ceilings get a third of it, with blocks two thirds, or what they need
-// at least. Without links, a budget that is too short is refused before anything is measured. With links the sweep
-// refuses it, because it knows after one pass how long everything takes.
+// at least. On a busy machine the least passes over links may take half of that. Without links, a budget that is too
+// short is refused before anything is measured. With links the sweep refuses it, because it knows after one pass how
+// long everything takes.
 void share_budget(Launched& launched, Request& r) {
   const double given = r.sweep.budget_seconds;
   if (!r.local) return;
@@ -157,8 +158,17 @@ void share_budget(Launched& launched, Request& r) {
                     std::ceil(least * 2)));  // estimates on a busy machine vary
   const double share = (r.local->blocks.empty() ? 1 : 2) / 3.0;
   r.local->budget_seconds = links ? std::max(share * given, least) : given;
-  if (links)
-    r.sweep.budget_seconds = given - r.local->budget_seconds, r.sweep.elsewhere_seconds = r.local->budget_seconds;
+  if (!links) return;
+  const double local = r.local->budget_seconds;
+  r.sweep.budget_seconds = given - local, r.sweep.elsewhere_seconds = local;
+  r.sweep.borrowed_seconds = std::max(0.0, std::min(local / 2, local - least));
+}
+
+// What the sweep took beyond its share is missing here. All ranks have the same, since they measure blocks together.
+void lend_budget(profile::Ranks& ranks, Request& r, double swept) {
+  std::vector<double> lent{std::max(0.0, swept - r.sweep.budget_seconds)};
+  profile::largest(ranks, lent);
+  r.local->budget_seconds -= std::min(lent[0], r.sweep.borrowed_seconds);
 }
 
 std::vector<std::string> nodes_of(profile::Ranks& ranks) {
@@ -215,7 +225,9 @@ std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o
       listener.progress(fmt::format("pass {}, {} of {} points known to {}, {} of {} used", pass, points - open, points,
                                     o.confidence, duration_text(seconds), duration_text(r.sweep.budget_seconds)));
     };
+    const double begin = ranks.clock->now();
     p.communication = profile::sweep(ranks, r.families, r.sweep, passes, rounds);
+    if (r.local) lend_budget(ranks, r, ranks.clock->now() - begin);
   }
   if (r.local)
     p.local = profile::measure_ceilings(
