@@ -13,10 +13,12 @@
 #include "libtrain/plan/measured_machine.h"
 #include "libtrain/plan/outside_passes.h"
 #include "libtrain/plan/schedule/shared_cores.h"
+#include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
 #include <functional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 namespace trainyard::plan {
@@ -46,6 +48,14 @@ std::size_t index_of(Recompute r) {
 // A rank that computes on all of its cores has none left for collectives and updates beside its passes.
 bool overlaps(const Machine& machine) {
   return machine.device == base::DeviceKind::cuda || (machine.measured && machine.measured->spare_cores);
+}
+
+// Our ranks exchange partial sums in f32 and add them in a fixed order. A library adds them on the way, in the dtype of
+// the activations.
+GroupCall summed_by_library(GroupCall call, const ModelConfig& model, const MicroShape& shape) {
+  if (std::string_view(call.operation) != "all_to_all") return call;
+  const auto elements = call.bytes / base::size_of(call.type) / Widths(model, shape.tensor).partials;
+  return {"reduce_scatter", shape.dtype, elements * base::size_of(shape.dtype), call.calls};
 }
 
 // By how much a rank is faster while all others that share its cores wait.
@@ -112,8 +122,10 @@ StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment
   if (shape.tensor > 1) {
     const auto of = [&](Pass p) {
       std::vector<SizedCalls> sized;
-      for (const auto& c : s.kind->tensor_calls(s.model, shape, p, repeated))
+      for (const auto& ours : s.kind->tensor_calls(s.model, shape, p, repeated)) {
+        const auto c = execution_.rings ? summed_by_library(ours, s.model, shape) : ours;
         sized.push_back({Axis::tensor, shape.tensor, c.operation, c.type, c.bytes, c.calls, c.calls});
+      }
       return seconds_of_calls(sized);
     };
     const double forward = of(Pass::evaluate);

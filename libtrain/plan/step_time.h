@@ -21,7 +21,8 @@ struct Execution {
   AttentionKernels attention = AttentionKernels::fused;
   bool overlap = true;               // gathers and reductions go on beside passes
   bool whole_recomputation = false;  // full recomputation repeats a layer's last product, too, which nothing reads
-  bool rings = false;                // reductions of gradients go in rings, and a flat group in one call
+  bool rings = false;  // sums go in rings, those of tensor-parallel ranks in the activations' dtype; a flat group is
+                       // sent in one call
 };
 // The words of --assume: unfused-attention, no-overlap, whole-recomputation, rings. UsageError for other words.
 Execution execution_of_text(const std::string& text, const std::string& spelled);

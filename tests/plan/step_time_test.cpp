@@ -256,6 +256,19 @@ TEST(StepTime, RingsSendAFlatGroupInOneCall) {
   EXPECT_NEAR(time_of(p, m, {.overlap = false, .rings = true}).data, 5 * 2, 1e-6);
 }
 
+// Partial sums have 4 bytes an element here, and 2 in a library. Half of them pass the link between two ranks.
+TEST(StepTime, RingsAddTensorParallelSumsInTheDtypeOfActivations) {
+  auto m = bare();
+  m.link_bandwidth = 1e9, m.link_latency = 0;
+  const auto p = plan_with([](Plan& q) { q.tensor = 2; });
+  const auto ours = time_of(p, m, {.overlap = false}), theirs = time_of(p, m, {.overlap = false, .rings = true});
+  EXPECT_GT(ours.tensor, theirs.tensor);
+  std::int64_t saved = 0;
+  for (const auto& c : tensor_calls(p.part_of_stage(0), p.micro(), Pass::train, p.recompute, p.batch().micros_of(0)))
+    if (c.operation == "all_to_all") saved += c.calls * c.bytes / 2;
+  EXPECT_NEAR(ours.tensor - theirs.tensor, 0.5e-9 * static_cast<double>(saved), 1e-9);
+}
+
 // An element of AdamW has 12 bytes of states, which are read and written, 2 of weights, which are written, and 4 of
 // gradients, which are read for the norm and for the update.
 TEST(StepTime, ARankUpdatesItsShards) {
