@@ -397,7 +397,8 @@ StepInterval step_interval(const Plan& plan, const Machine& machine, const Execu
   double faster = rates_within, slower = rates_within;
   if (machine.measured)
     faster = std::max(faster, machine.measured->at_times_faster),
-    slower = std::max(slower, machine.measured->at_times_slower);
+    slower = std::max(
+        {slower, machine.measured->at_times_slower, machine.measured->ranks_of_core > 1 ? shared_cores_slower : 1});
   return {with(1), with(faster).seconds, with(1 / slower).seconds};
 }
 

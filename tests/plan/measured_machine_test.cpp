@@ -289,6 +289,9 @@ TEST(MeasuredMachine, RanksThatShareCoresAreFasterWhileOthersWait) {
   add_blocks(profile, four, 1);
   profile.communication = {series("exchange", 2, 0, 0)};
   const auto shared = StepTimer(four.model, measured_machine(profile, "p.json")).time(four);
+  const auto interval = step_interval(four, measured_machine(profile, "p.json"));
+  EXPECT_NEAR(interval.high / interval.median.seconds, 1.25, 1e-9) << "turns of a scheduler";
+  EXPECT_NEAR(interval.median.seconds / interval.low, rates_within, 1e-9);
   profile.cores = 4;
   const auto apart = StepTimer(four.model, measured_machine(profile, "p.json")).time(four);
   // With a core for each rank all four micro-batches wait for one another: seven slots where four work. With two cores
