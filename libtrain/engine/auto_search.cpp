@@ -25,14 +25,11 @@ namespace trainyard::engine {
 
 namespace {
 
-// What of a search may differ between the starts of a run.
-bool keeps_the_run(const std::string& setting) { return setting != "micro-batch" && setting != "local-accumulation"; }
-
 plan::SearchSpace space_of(std::vector<base::Field>& fields, const RunConfig& config) {
   plan::SearchSpace space;
+  const auto searched = searched_settings(fields, config);
   for (const auto& setting : plan::search_settings())
-    space.*setting.free =
-        keeps_the_run(setting.name) && base::field_named(fields, setting.name, "settings").source == base::from_default;
+    space.*setting.free = std::find(searched.begin(), searched.end(), setting.name) != searched.end();
   space.recompute |= config.recompute_auto;
   space.offload = config.offload_auto;
   return space;

@@ -14,12 +14,14 @@
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
+#include "libtrain/plan/search.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 namespace trainyard::engine {
 
@@ -313,6 +315,16 @@ LearningRate learning_rate_of(const RunConfig& c) {
   return rate;
 }
 
+std::vector<std::string> searched_settings(std::vector<base::Field>& fields, const RunConfig& c) {
+  std::vector<std::string> out;
+  if (c.plan != auto_plan || c.machine.empty()) return out;
+  for (const auto& setting : plan::search_settings())
+    if (setting.name != std::string_view("micro-batch") && setting.name != std::string_view("local-accumulation") &&
+        base::field_named(fields, setting.name, "settings").source == base::from_default)
+      out.emplace_back(setting.name);
+  return out;
+}
+
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
   std::string above;
   const auto leave_out = [&](const char* name, const std::string& why) {
@@ -325,6 +337,10 @@ std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
   if (c.from_plan.open.zero) leave_out("zero", "each start decides (plan = auto)");
   std::erase_if(fields, [&](const auto& f) { return is_of_another(f, plan::optimizer_kind(c.optimizer)); });
   if (c.from_plan.open.recompute) leave_out("recompute", "each start decides (plan = auto)");
+  for (const auto& name : searched_settings(fields, c))
+    if (name != "zero" && name != "recompute")
+      leave_out(name.c_str(),
+                fmt::format("each start searches (plan = auto, machine = {})", base::one_line(c.machine)));
   return above + base::print_fields(fields);
 }
 

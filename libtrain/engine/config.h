@@ -121,6 +121,9 @@ LearningRate learning_rate_of(const RunConfig& config);
 // --print-config: base::print_fields, without the settings of other optimizers, and without the model if a checkpoint
 // gives it. That model's name is no preset and no
 // file. So the printed text, when read back, leaves the model to the checkpoint again.
+// With --plan auto and --machine: the settings that a start searches (auto_search.h), because nothing gives them. A
+// micro-batch and local accumulation may change results, so they stay.
+std::vector<std::string> searched_settings(std::vector<base::Field>& fields, const RunConfig& config);
 std::string print_config(std::vector<base::Field> fields, const RunConfig& config);
 
 }  // namespace trainyard::engine
