@@ -30,13 +30,13 @@ if [ ${#slow[@]} = 0 ] && [ -z "${TRAINYARD_TEST_SHARE:-}" ]; then
 fi
 
 # The nightly alone has clang-tidy, benchmarks, and machine code for a GPU that is not there: by day nvcc stops at PTX in
-# a new build folder and optimizes little, which takes a third of its time.
+# a new build folder and optimizes little, which takes a third of its time. Some packages are compiled so, too.
 checkers=(clang-format) build=(-DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON) cache=build/release/CMakeCache.txt
 if [ ${#slow[@]} = 0 ]; then
-  checkers+=(clang-tidy) build+=(-DTRAINYARD_BENCH=ON)
+  checkers+=(clang-tidy) build+=(-DTRAINYARD_BENCH=ON -DTRAINYARD_FAST_COMPILE=OFF)
   ! grep -qs '^CMAKE_CUDA_ARCHITECTURES:.*=90-virtual$' "$cache" || build+=(-DCMAKE_CUDA_ARCHITECTURES=90 -DTRAINYARD_CUDA_FAST_COMPILE=OFF)
 elif [ ! -e "$cache" ]; then
-  build+=(-DTRAINYARD_BENCH=OFF)
+  build+=(-DTRAINYARD_BENCH=OFF -DTRAINYARD_FAST_COMPILE=ON)
   nvidia-smi -L >/dev/null 2>&1 || build+=(-DCMAKE_CUDA_ARCHITECTURES=90-virtual -DTRAINYARD_CUDA_FAST_COMPILE=ON)
 fi
 bash slurm/install-deps.sh "${checkers[@]}"

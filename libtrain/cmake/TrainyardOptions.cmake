@@ -9,6 +9,7 @@ if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
   set(test_headers OFF)
 endif()
 option(TRAINYARD_TEST_HEADERS "read the headers of libraries once for all tests" ${test_headers})
+option(TRAINYARD_FAST_COMPILE "compile in less time: packages without long loops to slower code, in more memory" OFF)
 option(TRAINYARD_WERROR "warnings are errors" OFF)
 set(TRAINYARD_SANITIZE "" CACHE STRING "sanitizers, for example address,undefined or thread")
 
@@ -32,6 +33,9 @@ target_compile_options(trainyard_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:$<BUI
 target_compile_options(trainyard_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=>>)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)   # g++ makes the fast code; clang is there for its sanitizer, and need not vectorise what g++ does
   target_compile_options(trainyard_flags INTERFACE $<BUILD_INTERFACE:-Wno-pass-failed>)
+endif()
+if(TRAINYARD_FAST_COMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)   # gcc looks for garbage from 1 GiB of memory on, in place of 128 MiB
+  target_compile_options(trainyard_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:--param=ggc-min-heapsize=1048576>>)
 endif()
 if(TRAINYARD_WERROR)
   target_compile_options(trainyard_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-Werror>>)

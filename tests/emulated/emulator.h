@@ -49,32 +49,14 @@ class Block {
     if (stacks.size() < fibers_.size() * stack_bytes) stacks.resize(fibers_.size() * stack_bytes);
     for (std::size_t t = 0; t < fibers_.size(); ++t)
       fibers_[t].context.begin(stacks.data() + t * stack_bytes, stack_bytes, &Block::enter);
-    for (unsigned live = static_cast<unsigned>(fibers_.size()); live > 0;) {
-      live = 0;
-      bool moved = false;
-      for (unsigned t = 0; t < fibers_.size(); ++t) {
-        auto& f = fibers_[t];
-        if (f.done) continue;
-        ++live;
-        if (f.waiting_for != 0 && !is_open(f)) continue;
-        if (f.ready != nullptr && !(*f.ready)()) continue;
-        f.waiting_for = 0, f.ready = nullptr;
-        moved = true;
-        current_ = t;
-        thread_index = dim3(t);
-        change(scheduler_, f.context);
-        if (f.done) --live;
-      }
-      if (live > 0 && !moved) std::abort();  // threads of a block wait for different barriers
-    }
+    for (unsigned t = runnable(0); t < fibers_.size(); t = runnable(0)) go_on(scheduler_, t);
+    for (const auto& f : fibers_)
+      if (!f.done) std::abort();  // threads of a block wait for different barriers
     if (state) state->end();
     current_block = nullptr;
   }
 
-  void give_way() {
-    change(fibers_[current_].context, scheduler_);
-    thread_index = dim3(current_);
-  }
+  void give_way() { leave(fibers_[current_].context); }
   void give_way_until(const std::function<bool()>& ready) {  // `ready` is called repeatedly
     fibers_[current_].ready = &ready;
     give_way();
@@ -90,7 +72,11 @@ class Block {
   }
   unsigned thread() const { return current_; }
   unsigned threads() const { return static_cast<unsigned>(fibers_.size()); }
-  std::uint64_t* slots() { return slots_; }
+  // Changes with each meeting of the current thread's warp. What is left in a slot before a meeting stays until all
+  // have come to the next one.
+  unsigned turn() const { return fibers_[current_].warp_arrivals % 2; }
+  std::uint64_t* slots() { return slots_[turn()]; }
+  bool* votes() { return votes_; }
 
   static inline thread_local Block* current_block = nullptr;
 
@@ -113,7 +99,27 @@ class Block {
     auto* block = current_block;
     block->body_();
     block->fibers_[block->current_].done = true;
-    change(block->fibers_[block->current_].context, block->scheduler_);
+    block->leave(block->fibers_[block->current_].context);
+  }
+  // The first fiber from `t` on that may run; their number if none may.
+  unsigned runnable(unsigned t) {
+    for (; t < fibers_.size(); ++t) {
+      const auto& f = fibers_[t];
+      if (!f.done && (f.waiting_for == 0 || is_open(f)) && (f.ready == nullptr || (*f.ready)())) break;
+    }
+    return t;
+  }
+  TRAINYARD_NEVER_LEFT void go_on(Context& from, unsigned t) {
+    fibers_[t].waiting_for = 0, fibers_[t].ready = nullptr;
+    current_ = t;
+    thread_index = dim3(t);
+    change(from, fibers_[t].context);
+  }
+  // To the next fiber; behind the last one to the scheduler, which begins with the first again.
+  TRAINYARD_NEVER_LEFT void leave(Context& from) {
+    const unsigned t = runnable(current_ + 1);
+    if (t < fibers_.size()) go_on(from, t);
+    else change(from, scheduler_);
   }
   bool is_open(const Fiber& f) {
     auto& open = f.warp ? warps_open_[f.first / 32] : block_open_;  // the last arrival that is known to be open
@@ -130,7 +136,8 @@ class Block {
   Context scheduler_;
   unsigned current_ = 0;
   std::uint64_t block_open_ = 0, warps_open_[32] = {};
-  std::uint64_t slots_[1024] = {};
+  std::uint64_t slots_[2][1024] = {};
+  bool votes_[1024] = {};
 };
 
 // Blocks in x, then y, then z. A kernel that never meets a barrier is run thread by thread without fibers.
@@ -168,16 +175,16 @@ inline void __syncwarp(unsigned = 0xffffffffu) {
   b->meet(b->thread() / 32 * 32, 32);
 }
 
-// Every lane writes its value, all lanes meet, each reads the value it wants, all lanes meet again.
+// Every lane writes its value, all lanes meet, each reads the value it wants.
 template <class T> T emulated_exchange(T value, unsigned lane_wanted) {
   static_assert(sizeof(T) <= 8);
   auto* b = emulator::Block::current_block;
   const unsigned me = b->thread(), warp = me / 32 * 32;
-  std::memcpy(&b->slots()[me], &value, sizeof value);
-  __syncwarp();
+  auto* slots = b->slots();
+  std::memcpy(&slots[me], &value, sizeof value);
+  b->meet(warp, 32);
   T out;
-  std::memcpy(&out, &b->slots()[warp + lane_wanted % 32], sizeof out);
-  __syncwarp();
+  std::memcpy(&out, &slots[warp + lane_wanted % 32], sizeof out);
   return out;
 }
 template <class T> T __shfl_xor_sync(unsigned, T value, int lanes) {
@@ -188,17 +195,18 @@ template <class T> T __shfl_sync(unsigned, T value, int lane) {
 }
 inline int __syncthreads_or(int predicate) {
   auto* b = emulator::Block::current_block;
-  b->slots()[b->thread()] = predicate != 0;
+  b->votes()[b->thread()] = predicate != 0;
   __syncthreads();
   int any = 0;
-  for (unsigned t = 0; t < b->threads(); ++t) any |= b->slots()[t] != 0;
+  for (unsigned t = 0; t < b->threads(); ++t) any |= b->votes()[t];
   __syncthreads();
   return any;
 }
 
 // mma.m16n8k16 of bf16: every lane writes its registers, then adds up its four results in ascending k.
 inline void emulated_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  static thread_local unsigned left[32][32][6];  // warp, lane, register
+  static thread_local unsigned both[2][32][32][6];  // turn, warp, lane, register
+  auto& left = both[emulator::Block::current_block->turn()];
   const unsigned me = emulator::Block::current_block->thread(), warp = me / 32, lane = me % 32;
   for (int r = 0; r < 4; ++r) left[warp][lane][r] = a[r];
   left[warp][lane][4] = b0, left[warp][lane][5] = b1;
@@ -217,7 +225,6 @@ inline void emulated_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, uns
       c[e] += x * y;
     }
   }
-  __syncwarp();
 }
 
 // ldmatrix.x4: every lane writes the address of its row, then reads its elements of four tiles.
@@ -225,18 +232,19 @@ template <class Half> void emulated_ldmatrix(unsigned (&r)[4], const Half* row, 
   auto* b = emulator::Block::current_block;
   const unsigned me = b->thread(), warp = me / 32 * 32, g = me % 32 / 4, t = me % 4;
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) std::abort();
+  const auto* slots = b->slots();
   b->slots()[me] = reinterpret_cast<std::uintptr_t>(row);
   __syncwarp();
   const auto element = [&](unsigned tile, unsigned i, unsigned j) {
     std::uint16_t bits;
-    std::memcpy(&bits, reinterpret_cast<const char*>(b->slots()[warp + 8 * tile + i]) + 2 * j, 2);
+    std::memcpy(&bits, reinterpret_cast<const char*>(slots[warp + 8 * tile + i]) + 2 * j, 2);
     return static_cast<unsigned>(bits);
   };
   unsigned out[4];
   for (unsigned m = 0; m < 4; ++m)
     out[m] = transposed ? element(m, 2 * t, g) | element(m, 2 * t + 1, g) << 16
                         : element(m, g, 2 * t) | element(m, g, 2 * t + 1) << 16;
-  __syncwarp();
+  __syncwarp();  // whoever goes on may write to the rows
   for (int m = 0; m < 4; ++m) r[m] = out[m];
 }
 

@@ -2,6 +2,7 @@
 // and evaluations refuse them on every layout.
 #include "tests/checkpoint/layouts.h"
 #include "tests/engine/small_run.h"
+#include "tests/night.h"
 
 #include "libtrain/engine/evaluate.h"
 
@@ -44,17 +45,19 @@ const ParallelLayout layouts[] = {
 
 TEST(ReadSums, AResumeGoesBackToTheCheckpointBefore) {
   SmallRun runs;
-  const auto whole = runs.config("whole");
+  const int interval = trainyard::testing::by_day_or_night(2, 5);
+  auto whole = runs.config("whole");
+  whole.steps = 4 * interval;
   const auto expected = runs.bits(whole, runs.run(whole, {1, 0, 1}));
   for (std::size_t i = 0; i < std::size(layouts); ++i) {
     auto c = runs.config(fmt::format("resumed-{}", i));
-    c.save_every = 5;
-    c.stop_after = 10;
+    c.steps = whole.steps, c.save_every = interval;
+    c.stop_after = 2 * interval;
     runs.run(c, {3, 2, 1});
     const auto* tensor = i % 2 == 0 ? "/model/layers.01.ffn.down.weight" : "/optimizer/v/embedding.tokens.weight";
-    change_fingerprint(step(c, 10), tensor);
+    change_fingerprint(step(c, 2 * interval), tensor);
     auto named = c;
-    named.resume = step(c, 10), named.output += "-named", named.stop_after = 0;
+    named.resume = step(c, 2 * interval), named.output += "-named", named.stop_after = 0;
     expect_refused([&] { runs.run(named, layouts[i]); }, tensor);
     c.stop_after = 0;
     EXPECT_EQ(runs.bits(c, runs.run(c, layouts[i])), expected) << i;

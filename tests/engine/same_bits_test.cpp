@@ -49,7 +49,7 @@ TEST(SameBits, Bf16AndLlamaWithDocumentMask) {
   SmallRun runs;
   auto config = runs.config("bf16");
   config.model = runs.llama();
-  config.document_mask = "on";
+  config.document_mask = "on", config.steps = testing::by_day_or_night(6, 20);
   expect_same(runs, config,
               {{1, 0, 1, "bf16"},
                {1, 3, 2, "bf16"},

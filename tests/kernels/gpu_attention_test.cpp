@@ -354,9 +354,9 @@ TEST(GpuAttention, OfHopperEqualsTheCpu) {
                                             {3, 200, 6, 2},
                                             {1, 1000, 2, 1},
                                             {3, 200, 32, 8}})  // more tiles than a device has multiprocessors
-    for (const int d : {64, 128})
+    for (const int d : {64, 128})                              // by day one of them, each with whole tiles and rests
       for (const int document : document_lengths(T, by_day(), d + T)) {
-        if (emulated() && (T == 1000 || heads == 32)) continue;
+        if (emulated() && (T == 1000 || heads == 32 || (by_day() && d / 64 - 1 != (T / 64 + batch) % 2))) continue;
         SCOPED_TRACE(::testing::Message() << batch << " times " << T << " tokens, " << heads << " heads of " << d
                                           << ", documents of " << document);
         const auto one = [batch = batch, T = T, heads = heads, kv = kv, d, document](Place& place, DType) {
@@ -436,7 +436,7 @@ TEST(GpuAttention, OfHopperToTheElement) {
     const auto more = again.run(place);
     for (std::size_t n = 0; n < want.size(); ++n) EXPECT_EQ(more[n].bytes, want[n].bytes) << n;
     for (const std::int64_t j : {0, 63, 64, 127, 128, 130, 131, 132, 256, 299}) {
-      if (by_day() && (j == 63 || j == 127 || j == 132 || j == 256)) continue;
+      if (by_day() && !(d == 64 ? j == 0 || j == 128 || j == 131 : j == 64 || j == 130 || j == 299)) continue;
       // Changes key and value j in the first sequence, and the output gradient of query j in the second sequence.
       Fused after(2, T, 2, 1, d);
       after.start = before.start;

@@ -1,14 +1,15 @@
 #!/bin/bash
 # Every flag of every program, from --help, with nonsense values: never a signal, a hang or exit 1. Values that can be
 # neither number nor text are refused with the flag's name.
-# usage: flag_values.sh BIN_FOLDER quick|all [SANITIZERS]     (quick: the values that must be refused at once)
+# usage: flag_values.sh BIN_FOLDER quick|all [SANITIZERS]     (quick: of the values that must be refused at once, half
+# of them for a flag, and the other half for the next)
 PATH=$(realpath "$1"):$PATH
 selection=$2
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu OMP_NUM_THREADS=1
 ulimit -f 200000
 [ -n "${3:-}" ] || ulimit -v 16000000   # sanitizers reserve more address space
-runs=0
+runs=0 turn=0
 
 for i in $(seq 1 60); do printf 'line %d of a small text about trains and yards, longer than a window of tokens\n\n' "$i"; done >text
 shard-data --input text --split paragraphs --output data --validation 0.2 >out 2>err || { fail "no shards: $(cat err)"; exit 1; }
@@ -48,8 +49,11 @@ for program in shard-data partition-model train inspect generate profile-comm re
   flags=$(flags_of "$program")
   [ "$(wc -l <<<"$flags")" -ge 1 ] && [ -n "$flags" ] || fail "$program --help shows no flags"
   while read -r flag kind; do
-    for value in "${values[@]}"; do
-      [[ $flag = --compare ]] && continue   # takes two
+    [[ $flag = --compare ]] && continue   # takes two
+    of_flag=("${values[@]}")
+    [ "$selection" = all ] || of_flag=("${values[turn]}" "${values[turn + 2]}")
+    turn=$((1 - turn))
+    for value in "${of_flag[@]}"; do
       code=0
       # shellcheck disable=SC2046
       timeout 20 $(command_of "$program" "$flag") "$flag" "$value" >out 2>err </dev/null || code=$?
