@@ -327,6 +327,7 @@ std::vector<std::string> searched_settings(std::vector<base::Field>& fields, con
 
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
   std::string above;
+  const auto searched = searched_settings(fields, c);
   const auto leave_out = [&](const char* name, const std::string& why) {
     std::erase_if(fields, [&](const auto& f) { return f.name == name; });
     above += fmt::format("# {}: {}\n", name, why);
@@ -337,7 +338,7 @@ std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
   if (c.from_plan.open.zero) leave_out("zero", "each start decides (plan = auto)");
   std::erase_if(fields, [&](const auto& f) { return is_of_another(f, plan::optimizer_kind(c.optimizer)); });
   if (c.from_plan.open.recompute) leave_out("recompute", "each start decides (plan = auto)");
-  for (const auto& name : searched_settings(fields, c))
+  for (const auto& name : searched)
     if (name != "zero" && name != "recompute")
       leave_out(name.c_str(),
                 fmt::format("each start searches (plan = auto, machine = {})", base::one_line(c.machine)));
