@@ -192,6 +192,18 @@ TEST(Search, WorkHasTheFlopsOfTheModel) {
   }
 }
 
+// What does not fit is not timed as long as nothing is slower, also where a rate is missing.
+TEST(Search, MissingRatesRefuseAlsoWhereNothingFits) {
+  auto of = search_of(8, 32, 1);
+  const auto with_all = search(of);
+  EXPECT_GT(with_all.counts.too_large, 0);
+  EXPECT_EQ(with_all.counts.timed, 0);
+  of.machine.network_bandwidth = 0;
+  const auto without = search(of);
+  EXPECT_EQ(without.counts.too_large, 0);
+  EXPECT_GT(without.counts.refused, with_all.counts.refused);
+}
+
 TEST(Search, FixedSettingsStay) {
   auto of = search_of(8, 24, 0);
   of.plan.zero = 2, of.space.zero = false;
