@@ -2,6 +2,8 @@
 #include "libtrain/plan/search.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/memo.h"
+#include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/frontier.h"
 #include "libtrain/plan/layout_text.h"
 #include "libtrain/plan/plan_json.h"
@@ -189,6 +191,24 @@ TEST(Search, WorkHasTheFlopsOfTheModel) {
     EXPECT_NEAR(time.products * 1e12 / (p.flops - 3 * time.attention / 3.5 * 1e12 * (p.model.attention.causal ? 2 : 1)),
                 1, 0.06)
         << name;
+  }
+}
+
+TEST(Search, ForgottenMemosChangeNothing) {
+  const auto of = search_of(4, 8, std::int64_t{2} << 30);
+  const auto before = search(of);
+  const auto known = known_model(of.plan.model);
+  EXPECT_EQ(known_model(of.plan.model), known);
+  base::forget_memos();
+  EXPECT_NE(known_model(of.plan.model), known);
+  const auto after = search(of);
+  EXPECT_EQ(after.counts.timed, before.counts.timed);
+  ASSERT_EQ(after.best.size(), before.best.size());
+  ASSERT_FALSE(after.best.empty());
+  for (std::size_t i = 0; i < after.best.size(); ++i) {
+    EXPECT_EQ(layout_text(after.best[i].plan), layout_text(before.best[i].plan));
+    EXPECT_EQ(after.best[i].time.seconds, before.best[i].time.seconds);
+    EXPECT_EQ(after.best[i].bytes, before.best[i].bytes);
   }
 }
 

@@ -64,7 +64,7 @@ std::shared_ptr<const PassBytes> pass_bytes(const ModelPart& part, const MicroSh
   thread_local base::Memo<Key, std::shared_ptr<const PassBytes>> known(most_items);
   Key key{known_model(part.model), {}, part.experts, micro};
   for (const auto& items : part.chunks) std::get<1>(key).insert(std::get<1>(key).end(), {items.begin, items.end});
-  if (const auto* before = known.find(key)) return *before;
+  if (auto before = known.find(key)) return *std::move(before);
   auto made = std::make_shared<const PassBytes>(
       PassBytes{.slots = SlotCounter(part, micro),
                 .stream = stream_bytes(part.model, micro),

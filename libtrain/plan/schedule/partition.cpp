@@ -86,7 +86,7 @@ Boundaries balanced(const std::string& how, const PartitionOf& of, int parts) {
   using Key = std::tuple<std::shared_ptr<const KnownModel>, std::string, std::int64_t, double, int>;
   thread_local base::Memo<Key, Boundaries> known(most_parts);
   Key key{known_model(of.model), how, flops ? of.sequence : 0, flops ? of.recompute.full : 0, parts};
-  if (const auto* before = known.find(key)) return *before;
+  if (auto before = known.find(key)) return *std::move(before);
   const auto weights = item_weights(how, of);
   const auto found = std::count_if(weights.begin(), weights.end(), [](double w) { return w > 0; });
   if (how.starts_with(of_type) && found < parts)

@@ -78,7 +78,7 @@ std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, c
   using Key = std::tuple<std::shared_ptr<const KnownModel>, int, Boundaries>;
   thread_local base::Memo<Key, std::vector<FlatGroupOfStages>> known(most_parts);
   Key key{known_model(model), s.stages, s.boundaries};
-  if (const auto* before = known.find(key)) return *before;
+  if (auto before = known.find(key)) return *std::move(before);
   return known.keep(std::move(key), find_flat_groups(model, s), s.boundaries.size());
 }
 
