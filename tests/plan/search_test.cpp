@@ -174,6 +174,14 @@ TEST(Search, MoreOfAMachineIsNeverSlower) {
 }
 
 // What blocks say of their work is what they say of their FLOPs, for every kind of model.
+TEST(Search, ChangesThatRoundToNothingHaveNoSign) {
+  EXPECT_EQ(change_text({"network", 0.9996}, 1), "0.0 %");
+  EXPECT_EQ(change_text({"network", 1.0004}, 1), "0.0 %");
+  EXPECT_EQ(change_text({"network", 2}, 2), "0.0 %");
+  EXPECT_EQ(change_text({"network", 1.958}, 2), "-2.1 %");
+  EXPECT_EQ(change_text({"network", 1.1}, 1), "+10.0 %");
+}
+
 TEST(Search, WorkHasTheFlopsOfTheModel) {
   Machine machine;
   machine.device = base::DeviceKind::cpu, machine.name = "ideal";
