@@ -3,6 +3,7 @@
 #include "libtrain/engine/run.h"
 
 #include "libtrain/base/log.h"
+#include "libtrain/base/memo.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
@@ -230,6 +231,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     try {
       return or_fail(world, [&] {
         loop->load(start);
+        base::forget_memos();  // of the search and of the plan: they are in no arena
         return go_or_report_why(*loop, config, world);
       });
     } catch (const comm::AgreedError& e) {

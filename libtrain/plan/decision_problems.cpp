@@ -44,20 +44,20 @@ struct FineModel {
 };
 
 // Of the thread: a planner checks many plans of one model, and checking the model is expensive.
-FineModel& fine_model(const ModelConfig& m) {
+std::shared_ptr<FineModel> fine_model(const ModelConfig& m) {
   constexpr std::size_t most = 16;
   thread_local base::Memo<std::shared_ptr<const KnownModel>, std::shared_ptr<FineModel>> known(most);
   auto key = known_model(m);
-  if (const auto* before = known.find(key)) return **before;
-  return *known.keep(std::move(key), std::make_shared<FineModel>());
+  if (auto before = known.find(key)) return *std::move(before);
+  return known.keep(std::move(key), std::make_shared<FineModel>());
 }
 
 // problems(m), made at most once where there are none.
 std::vector<std::string> model_problems(const ModelConfig& m) {
-  auto& fine = fine_model(m);
-  if (fine.model) return {};
+  const auto fine = fine_model(m);
+  if (fine->model) return {};
   auto out = problems(m);
-  fine.model = out.empty();
+  fine->model = out.empty();
   return out;
 }
 
@@ -227,9 +227,9 @@ std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
 // The hint names the nearest degrees that model and ranks allow, and the ranks or lanes that would allow this degree.
 std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
   if (p.tensor == 1) return std::nullopt;
-  auto& fine = fine_model(p.model);
-  if (!fine.sharing) fine.sharing.emplace(p.model);
-  const auto& sharing = *fine.sharing;
+  const auto fine = fine_model(p.model);
+  if (!fine->sharing) fine->sharing.emplace(p.model);
+  const auto& sharing = *fine->sharing;
   const auto ranks = ranks_problem(p, p.tensor), model = sharing.obstacle(p.tensor), cut = lanes_problem(p, lanes);
   if (ranks.empty() && model.empty() && cut.empty()) return std::nullopt;
   auto hint = tensor_flags(
@@ -243,8 +243,8 @@ std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
 
 // Kinds from outside the library that do not support tensor parallelism.
 void kinds_problems(const Plan& p, std::vector<Problem>& out) {
-  auto& fine = fine_model(p.model);
-  if (fine.kinds) return;
+  const auto fine = fine_model(p.model);
+  if (fine->kinds) return;
   const auto before = out.size();
   for (const auto& segment : segments(p.model))
     if (!segment.kind->shared_by_tensor_ranks())
@@ -260,7 +260,7 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
     if (!branch_kind(name).shared_by_tensor_ranks())
       out.push_back({fmt::format("the model's branch '{}' does not support tensor parallelism", name),
                      base::text("$tensor-parallel 1")});
-  fine.kinds = out.size() == before;
+  fine->kinds = out.size() == before;
 }
 
 // Rows of hidden states that tensor-parallel ranks cannot divide or exchange.
@@ -392,8 +392,8 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
 
 // What kinds of blocks may declare and no store can do yet. Of layers that are alike, the first is checked.
 void flat_group_problems(const Plan& p, std::vector<Problem>& out) {
-  auto& fine = fine_model(p.model);
-  if (fine.flat_groups) return;
+  const auto fine = fine_model(p.model);
+  if (fine->flat_groups) return;
   const auto before = out.size();
   for (const auto& segment : segments(p.model))
     for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first)) {
@@ -411,7 +411,7 @@ void flat_group_problems(const Plan& p, std::vector<Problem>& out) {
                          "declare the parameter without a sharded dim"});
       }
     }
-  fine.flat_groups = out.size() == before;
+  fine->flat_groups = out.size() == before;
 }
 
 void extent_problems(const Plan& p, std::vector<Problem>& out) {

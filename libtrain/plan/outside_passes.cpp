@@ -34,7 +34,7 @@ double update_bytes(const Plan& plan, int stage) {
     (e.held == Held::gradient ? gradients : weights) -=
         e.held == Held::gradient || e.held == Held::parameter ? e.elements : 0;
   const bool masters_apart = base::is_narrow(plan.dtype) && plan.master == MasterFormat::f32;
-  const auto states = memory_of_stage(plan, stage).categories[base::MemoryCategory::optimizer];
+  const auto states = state_bytes(table, shape).optimizer;
   return 2 * static_cast<double>(states) + static_cast<double>(gradients * base::size_of(shape.gradient)) +
          (masters_apart ? 1 : 2) * static_cast<double>(weights * base::size_of(plan.dtype));
 }

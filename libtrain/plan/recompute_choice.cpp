@@ -10,10 +10,10 @@ namespace trainyard::plan {
 namespace {
 
 // The layers of the stage that has most. Shares are tried in steps of one of its layers.
-std::int64_t most_layers(Plan p) {
-  p.stages = stages_of(p);
+std::int64_t most_layers(const Plan& p) {
+  const auto stages = stages_of(p);
   std::int64_t most = 1;
-  for (int stage = 0; stage < p.pipeline; ++stage) most = std::max(most, layer_count(p.part_of_stage(stage)));
+  for (int stage = 0; stage < p.pipeline; ++stage) most = std::max(most, layer_count(part_of(p.model, stages, stage)));
   return most;
 }
 

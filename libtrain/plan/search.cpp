@@ -253,11 +253,16 @@ class Search {
       refuse(as_one(wrong));
       return;
     }
-    // Without recomputation it takes least time, so what is slower then needs no memory.
-    const auto slower = [&] { ++out_.counts.slower; };
-    if (timer_.passes(plan) >= worst()) return slower();
-    auto time = timer_.time(plan);
-    if (time.seconds >= worst()) return slower();
+    // Without recomputation it takes least time, so what is slower then needs no memory. As long as nothing is slower,
+    // what does not fit needs no time.
+    std::optional<StepTime> time;
+    const bool any_time = worst() == std::numeric_limits<double>::infinity();
+    if (any_time && !plan.offload.any()) {
+      timer_.require_rates(plan);
+    } else if (timer_.passes(plan) >= worst() || (time = timer_.time(plan))->seconds >= worst()) {
+      ++out_.counts.slower;
+      return;
+    }
     const auto recompute = plan.recompute;
     const auto offload = plan.offload;
     const auto bytes = fit(plan);
@@ -266,11 +271,11 @@ class Search {
       return;
     }
     ++out_.counts.timed;
-    if (plan.recompute != recompute || plan.offload != offload) time = timer_.time(plan);
-    if (time.seconds >= worst()) return;
-    const auto place = std::upper_bound(out_.best.begin(), out_.best.end(), time.seconds,
+    if (!time || plan.recompute != recompute || plan.offload != offload) time = timer_.time(plan);
+    if (time->seconds >= worst()) return;
+    const auto place = std::upper_bound(out_.best.begin(), out_.best.end(), time->seconds,
                                         [](double s, const FoundPlan& f) { return s < f.time.seconds; });
-    out_.best.insert(place, {std::move(plan), time, *bytes});
+    out_.best.insert(place, {std::move(plan), *time, *bytes});
     if (out_.best.size() > limits_.top) out_.best.pop_back();
   }
 

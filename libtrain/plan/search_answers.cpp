@@ -179,6 +179,11 @@ std::optional<FoundPlan> largest_model(const SearchOf& of) {
   return with(fits, false);
 }
 
+std::string change_text(const ShadowPrice& price, double seconds) {
+  auto text = fmt::format("{:+.1f} %", 100 * (price.seconds / seconds - 1));
+  return text.substr(1) == "0.0 %" ? text.substr(1) : text;
+}
+
 std::vector<ShadowPrice> shadow_prices(const SearchOf& of) {
   constexpr double tenth = 1.1;
   const std::vector<std::pair<const char*, std::function<void(SearchOf&)>>> changes{

@@ -57,6 +57,8 @@ struct ShadowPrice {
   const char* what;
   double seconds = 0;
 };
+// "-2.1 %" of the seconds of the best layout without it; "0.0 %", without a sign, for what rounds to it.
+std::string change_text(const ShadowPrice& price, double seconds);
 std::vector<ShadowPrice> shadow_prices(const SearchOf& of);
 
 }  // namespace trainyard::plan

@@ -283,10 +283,14 @@ double StepTimer::exposed_data(const Plan& plan, int stage, double forward, doub
          std::max(std::max(edge.first, data.at_begin - forward) + std::max(edge.last, of_last), all - passes);
 }
 
-StepTime StepTimer::time(const Plan& plan) {
+void StepTimer::require_rates(const Plan& plan) const {
   require_links(machine_, plan.topology.world());
   if (!base::is_narrow(plan.dtype) && machine_.flops_32bit <= 0)
     refuse_unknown(machine_, "flops-32bit", "a step in f32");
+}
+
+StepTime StepTimer::time(const Plan& plan) {
+  require_rates(plan);
   const auto all = parts(plan);
   StepTime out;
   const auto of_stage = [&](int stage) {

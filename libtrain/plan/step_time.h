@@ -69,6 +69,8 @@ class StepTimer {
 
   // plan.stages is set; nothing else predicted is read. InputError, if the machine lacks a rate that the plan needs.
   StepTime time(const Plan& plan);
+  // The same InputError, before anything is timed. It knows nothing of rates that $offload needs.
+  void require_rates(const Plan& plan) const;
   // No step of the plan is shorter. at_least takes a fraction of the time. passes is nearer: what the passes of all
   // stages take, with the waiting for one another.
   double at_least(const Plan& plan);

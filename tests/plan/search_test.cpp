@@ -2,6 +2,8 @@
 #include "libtrain/plan/search.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/memo.h"
+#include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/frontier.h"
 #include "libtrain/plan/layout_text.h"
 #include "libtrain/plan/plan_json.h"
@@ -172,6 +174,14 @@ TEST(Search, MoreOfAMachineIsNeverSlower) {
 }
 
 // What blocks say of their work is what they say of their FLOPs, for every kind of model.
+TEST(Search, ChangesThatRoundToNothingHaveNoSign) {
+  EXPECT_EQ(change_text({"network", 0.9996}, 1), "0.0 %");
+  EXPECT_EQ(change_text({"network", 1.0004}, 1), "0.0 %");
+  EXPECT_EQ(change_text({"network", 2}, 2), "0.0 %");
+  EXPECT_EQ(change_text({"network", 1.958}, 2), "-2.1 %");
+  EXPECT_EQ(change_text({"network", 1.1}, 1), "+10.0 %");
+}
+
 TEST(Search, WorkHasTheFlopsOfTheModel) {
   Machine machine;
   machine.device = base::DeviceKind::cpu, machine.name = "ideal";
@@ -190,6 +200,36 @@ TEST(Search, WorkHasTheFlopsOfTheModel) {
                 1, 0.06)
         << name;
   }
+}
+
+TEST(Search, ForgottenMemosChangeNothing) {
+  const auto of = search_of(4, 8, std::int64_t{2} << 30);
+  const auto before = search(of);
+  const auto known = known_model(of.plan.model);
+  EXPECT_EQ(known_model(of.plan.model), known);
+  base::forget_memos();
+  EXPECT_NE(known_model(of.plan.model), known);
+  const auto after = search(of);
+  EXPECT_EQ(after.counts.timed, before.counts.timed);
+  ASSERT_EQ(after.best.size(), before.best.size());
+  ASSERT_FALSE(after.best.empty());
+  for (std::size_t i = 0; i < after.best.size(); ++i) {
+    EXPECT_EQ(layout_text(after.best[i].plan), layout_text(before.best[i].plan));
+    EXPECT_EQ(after.best[i].time.seconds, before.best[i].time.seconds);
+    EXPECT_EQ(after.best[i].bytes, before.best[i].bytes);
+  }
+}
+
+// What does not fit is not timed as long as nothing is slower, also where a rate is missing.
+TEST(Search, MissingRatesRefuseAlsoWhereNothingFits) {
+  auto of = search_of(8, 32, 1);
+  const auto with_all = search(of);
+  EXPECT_GT(with_all.counts.too_large, 0);
+  EXPECT_EQ(with_all.counts.timed, 0);
+  of.machine.network_bandwidth = 0;
+  const auto without = search(of);
+  EXPECT_EQ(without.counts.too_large, 0);
+  EXPECT_GT(without.counts.refused, with_all.counts.refused);
 }
 
 TEST(Search, FixedSettingsStay) {

@@ -60,8 +60,7 @@ std::string best_text(const Options& o, const plan::SearchResult& result) {
 std::string prices_text(const plan::SearchOf& of, double seconds) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& price : plan::shadow_prices(of))
-    rows.push_back({price.what, plan::step_seconds_text(price.seconds),
-                    fmt::format("{:+.1f} %", 100 * (price.seconds / seconds - 1))});
+    rows.push_back({price.what, plan::step_seconds_text(price.seconds), plan::change_text(price, seconds)});
   return "\n" + table({"a tenth more", ">a step", ">change"}, std::move(rows));
 }
 

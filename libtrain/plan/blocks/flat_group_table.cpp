@@ -51,7 +51,7 @@ SharedLayouts shared_layouts(const Segment& s, const std::vector<FlatGroup>& fla
   thread_local base::Memo<Key, SharedLayouts> known(most_parameters);
   Key key{s.owner, s.kind, sizes_of(topology)};
   append(std::get<2>(key), s.experts);
-  if (const auto* before = known.find(key)) return *before;
+  if (auto before = known.find(key)) return *std::move(before);
   std::vector<FlatLayout> layouts;
   std::size_t parameters = 1;
   for (const auto& flat_group : flat_groups)
@@ -133,8 +133,8 @@ FlatGroupTable::FlatGroupTable(const ModelPart& part, const Topology& topology) 
   Key key{known_model(part.model), sizes_of(topology)};
   append(std::get<1>(key), part.experts);
   for (const auto& items : part.chunks) std::get<1>(key).insert(std::get<1>(key).end(), {items.begin, items.end});
-  if (const auto* before = known.find(key)) {
-    entries_ = *before;
+  if (auto before = known.find(key)) {
+    entries_ = *std::move(before);
     return;
   }
   entries_ = std::make_shared<const Entries>(entries_of(part, topology));

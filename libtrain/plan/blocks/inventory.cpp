@@ -51,7 +51,7 @@ SharedFlatGroups shared_flat_groups(const Segment& s, std::int64_t i) {
   thread_local base::Memo<Key, SharedFlatGroups> known(most_parameters);
   const auto& e = s.experts;
   Key key{s.owner, s.kind, s.first + i, e.parts, e.part, e.tensor, e.chunks, e.node};
-  if (const auto* before = known.find(key)) return *before;
+  if (auto before = known.find(key)) return *std::move(before);
   auto made = std::make_shared<const std::vector<FlatGroup>>(s.flat_groups(i));
   std::size_t parameters = 1;
   for (const auto& flat_group : *made) parameters += flat_group.parameters.size();

@@ -1,6 +1,7 @@
 // The last few models of a thread.
 #include "libtrain/plan/blocks/known_model.h"
 
+#include "libtrain/base/memo.h"
 #include "libtrain/plan/blocks/named_kinds.h"
 #include "libtrain/plan/spec/layer_model.h"
 
@@ -24,11 +25,21 @@ const std::vector<AlikeLayers>& KnownModel::layers() const {
   return layers_;
 }
 
+namespace {
+
+struct LastModels : base::Forgetful {
+  std::vector<std::shared_ptr<const KnownModel>> all;  // the latest first
+  std::int64_t registrations = 0;
+  void forget() override { all.clear(); }
+};
+
+}  // namespace
+
 std::shared_ptr<const KnownModel> known_model(const ModelConfig& m) {
   constexpr std::size_t most = 4;
-  thread_local std::vector<std::shared_ptr<const KnownModel>> last;  // the latest first
-  thread_local std::int64_t registrations = 0;
-  if (registrations != kind_registrations()) last.clear(), registrations = kind_registrations();
+  thread_local LastModels models;
+  auto& last = models.all;
+  if (models.registrations != kind_registrations()) last.clear(), models.registrations = kind_registrations();
   const auto known = std::find_if(last.begin(), last.end(), [&](const auto& k) { return *k->model() == m; });
   if (known != last.end()) {
     std::rotate(last.begin(), known, known + 1);

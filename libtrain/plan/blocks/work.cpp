@@ -3,13 +3,6 @@
 
 namespace trainyard::plan {
 
-double PassWork::flops() const {
-  double all = 0;
-  for (const auto& p : products) all += p.flops();
-  for (const auto& p : attention) all += p.flops();
-  return all;
-}
-
 void PassWork::add(const PassWork& other) {
   products.insert(products.end(), other.products.begin(), other.products.end());
   attention.insert(attention.end(), other.attention.begin(), other.attention.end());

@@ -24,7 +24,6 @@ struct PassWork {
   std::vector<Product> products;
   double bytes = 0;                // that kernels without a product read and write
   std::vector<Product> attention;  // products inside of fused attention kernels
-  double flops() const;
   void add(const PassWork& other);
 };
 // weights: the products of backward that make weight gradients; `backward` has the others. again: what backward repeats

@@ -113,7 +113,7 @@ std::shared_ptr<const BlockBytes> known_bytes(const Segment& segment, const Micr
   using Key = std::tuple<std::shared_ptr<const ModelConfig>, const BlockKind*, MicroShape>;
   thread_local base::Memo<Key, std::shared_ptr<const BlockBytes>> known(most);
   Key key{segment.owner, segment.kind, s};
-  if (const auto* before = known.find(key)) return *before;
+  if (auto before = known.find(key)) return *std::move(before);
   return known.keep(std::move(key), std::make_shared<const BlockBytes>(bytes_of_block(segment, s)));
 }
 

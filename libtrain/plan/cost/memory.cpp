@@ -2,12 +2,15 @@
 #include "libtrain/plan/cost/memory.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/memo.h"
+#include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/activation_offload.h"
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/cost/matrix_updates.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace trainyard::plan {
@@ -52,8 +55,28 @@ std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& 
   return most;
 }
 
+namespace {
+
+// The thread keeps the last ones, because layouts that differ in their states alone are many.
+std::shared_ptr<const PassBytes> pass_bytes(const ModelPart& part, const MicroShape& micro) {
+  constexpr std::size_t most_items = 1 << 13;
+  using Key = std::tuple<std::shared_ptr<const KnownModel>, std::vector<std::int64_t>, ExpertShare, MicroShape>;
+  thread_local base::Memo<Key, std::shared_ptr<const PassBytes>> known(most_items);
+  Key key{known_model(part.model), {}, part.experts, micro};
+  for (const auto& items : part.chunks) std::get<1>(key).insert(std::get<1>(key).end(), {items.begin, items.end});
+  if (auto before = known.find(key)) return *std::move(before);
+  auto made = std::make_shared<const PassBytes>(
+      PassBytes{.slots = SlotCounter(part, micro),
+                .stream = stream_bytes(part.model, micro),
+                .staging = tensor_staging_bytes(part.model, micro) + expert_staging_bytes(part, micro, Pass::train),
+                .workspace = workspace_bytes(part, micro, Pass::train)});
+  return known.keep(std::move(key), std::move(made), 1 + part.chunks.size());
+}
+
+}  // namespace
+
 PartMemory::PartMemory(const ModelPart& part, const StateShape& states, const MicroShape& micro, InFlight in_flight)
-    : part_(part), micro_(micro), in_flight_(std::move(in_flight)), slots_(part, micro) {
+    : part_(part), micro_(micro), in_flight_(std::move(in_flight)), passes_(pass_bytes(part, micro)) {
   const FlatGroupTable table(part, states.topology);
   const auto s = state_bytes(table, states);
   using Category = base::MemoryCategory;
@@ -63,11 +86,10 @@ PartMemory::PartMemory(const ModelPart& part, const StateShape& states, const Mi
   of[Category::gradients] = s.gradients;
   of[Category::micro_batch_gradients] = s.micro_batch_gradients;
   of[Category::optimizer] = s.optimizer;
-  of[Category::activations] = in_flight_.hears_before ? 2 * stream_bytes(part.model, micro) : 0;
-  of[Category::communication_staging] = s.communication_staging + tensor_staging_bytes(part.model, micro) +
-                                        expert_staging_bytes(part, micro, Pass::train) +
-                                        stage_staging_bytes(table, states, in_flight_.flat_groups_of_stages);
-  of[Category::workspace] = workspace_bytes(part, micro, Pass::train);
+  of[Category::activations] = in_flight_.hears_before ? 2 * passes_->stream : 0;
+  of[Category::communication_staging] =
+      s.communication_staging + passes_->staging + stage_staging_bytes(table, states, in_flight_.flat_groups_of_stages);
+  of[Category::workspace] = passes_->workspace;
   if (states.optimizer->collective == OptimizerKind::Collective::whole_matrices)
     of[Category::workspace] =
         std::max(of[Category::workspace], MatrixUpdates(table, states.topology).workspace_bytes(micro.device));
@@ -84,7 +106,7 @@ MemoryBytes PartMemory::with(const Recomputation& recompute) const {
   auto out = others_;
   auto& of = out.categories;
   of[Category::activations] +=
-      slots_.with(recompute, in_flight_.slots, inputs.layers_of_chunks()).total(in_flight_.slots) +
+      passes_->slots.with(recompute, in_flight_.slots, inputs.layers_of_chunks()).total(in_flight_.slots) +
       inputs.device_buffer_bytes();
   of[Category::offload_buffers] += inputs.buffer_bytes();
   of[Category::offloaded_states] += inputs.host_bytes();

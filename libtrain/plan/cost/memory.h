@@ -9,6 +9,7 @@
 #include "libtrain/plan/spec/offload.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,12 @@ struct InFlight {
   Placement activations = {};                           // of the inputs of layers (plan/cost/activation_offload.h)
 };
 
+// What passes of a micro-batch need, whatever states a rank has and how many micro-batches are in flight.
+struct PassBytes {
+  SlotCounter slots;
+  std::int64_t stream = 0, staging = 0, workspace = 0;
+};
+
 // The memory of a rank of a part, with one recomputation after the other. Counts once what recomputation does not
 // change. The part's model outlives it.
 class PartMemory {
@@ -47,7 +54,7 @@ class PartMemory {
   ModelPart part_;
   MicroShape micro_;
   InFlight in_flight_;
-  SlotCounter slots_;
+  std::shared_ptr<const PassBytes> passes_;
   MemoryBytes others_;  // everything else
 };
 // Equal on every rank of a stage. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank,

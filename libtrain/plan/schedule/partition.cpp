@@ -9,6 +9,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/blocks/known_model.h"
 
 #include <fmt/ranges.h>
 
@@ -16,7 +17,9 @@
 #include <cctype>
 #include <charconv>
 #include <functional>
+#include <memory>
 #include <regex>
+#include <tuple>
 #include <utility>
 
 namespace trainyard::plan {
@@ -76,13 +79,23 @@ std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
   return out;
 }
 
-// balanced_boundaries takes long, and a planner asks for the same ones again and again.
-Boundaries known_boundaries(const std::vector<double>& weights, int parts) {
-  constexpr std::size_t most_items = 1 << 20;
-  thread_local base::Memo<std::pair<int, std::vector<double>>, Boundaries> known(most_items);
-  std::pair key{parts, weights};
-  if (const auto* before = known.find(key)) return *before;
-  return known.keep(std::move(key), balanced_boundaries(weights, parts), weights.size());
+// Of equal weight. A planner asks for the same ones again and again, and the weights and their bisection take long.
+Boundaries balanced(const std::string& how, const PartitionOf& of, int parts) {
+  constexpr std::size_t most_parts = 1 << 15;
+  const bool flops = how == "flops";
+  using Key = std::tuple<std::shared_ptr<const KnownModel>, std::string, std::int64_t, double, int>;
+  thread_local base::Memo<Key, Boundaries> known(most_parts);
+  Key key{known_model(of.model), how, flops ? of.sequence : 0, flops ? of.recompute.full : 0, parts};
+  if (auto before = known.find(key)) return *std::move(before);
+  const auto weights = item_weights(how, of);
+  const auto found = std::count_if(weights.begin(), weights.end(), [](double w) { return w > 0; });
+  if (how.starts_with(of_type) && found < parts)
+    throw base::UsageError(
+        base::text("$partition {} finds {} of the model's {}, fewer than the {}: some would have none",
+                   base::one_line(how), found, base::counted(item_count(of.model), "item"),
+                   base::counted(parts, "part")),
+        "type:layers, for example, or fewer stages");
+  return known.keep(std::move(key), balanced_boundaries(weights, parts), base::size(parts) + how.size());
 }
 
 Boundaries listed(const std::string& text, std::int64_t items, int parts) {
@@ -142,14 +155,7 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
       throw base::UsageError(base::text("$partition {}: {} items in {} parts are too many to be balanced",
                                         base::excerpt(how), items, parts),
                              base::text("$partition uniform, or the first item of each part"));
-    const auto weights = item_weights(how, of);
-    const auto found = std::count_if(weights.begin(), weights.end(), [](double w) { return w > 0; });
-    if (how.starts_with(of_type) && found < parts)
-      throw base::UsageError(
-          base::text("$partition {} finds {} of the model's {}, fewer than the {}: some would have none",
-                     base::one_line(how), found, base::counted(items, "item"), base::counted(parts, "part")),
-          "type:layers, for example, or fewer stages");
-    return known_boundaries(weights, parts);
+    return balanced(how, of, parts);
   }
   if (!how.empty() && (std::isdigit(static_cast<unsigned char>(how[0])) || how[0] == '-'))
     return listed(how, items, parts);

@@ -96,7 +96,7 @@ std::vector<int> most_in_flight(PipelineSchedule schedule, std::int64_t micros, 
   using Key = std::tuple<PipelineSchedule, std::int64_t, int, int, int>;
   thread_local base::Memo<Key, std::vector<int>> known(most_known);
   const Key key{schedule, listed, stages, chunks, stage};
-  if (const auto* before = known.find(key)) return *before;
+  if (auto before = known.find(key)) return *std::move(before);
   std::vector<int> now(base::size(chunks), 0), most = now;
   for (const auto& w : stage_work(schedule, listed, stages, chunks, stage)) {
     const auto c = base::size(w.chunk);

@@ -34,13 +34,23 @@ struct Link {
     double time;
   };
   std::vector<End> sent, awaited;
-  std::vector<double> arrivals;                                 // of the messages that were sent and awaited
-  std::map<std::pair<int, std::int64_t>, std::size_t> numbers;  // index in `awaited`
+  std::vector<double> arrivals;  // of the messages that were sent and awaited
 
   void await(int part, std::int64_t micro, double time) {
-    numbers[{part, micro}] = awaited.size();
+    number(part, micro) = static_cast<std::int64_t>(awaited.size());
     awaited.push_back({part, micro, time});
   }
+  // Index in `awaited`; -1: it was not awaited. Lists that are wrong may have part -1.
+  std::int64_t& number(int part, std::int64_t micro) {
+    const auto row = base::size(part + 1), at = base::size(micro);
+    if (row >= numbers_.size()) numbers_.resize(row + 1);
+    auto& of_part = numbers_[row];
+    if (at >= of_part.size()) of_part.resize(at + 1, -1);
+    return of_part[at];
+  }
+
+ private:
+  std::vector<std::vector<std::int64_t>> numbers_;
 };
 
 struct HeldBytes {
@@ -68,17 +78,17 @@ class World {
   int behind(int stage) const { return (stage + 1) % stages_; }
   // The arrival time of the message that `stage` awaits; negative: it was not sent yet.
   double arrival(Link& link, int stage, const char* what, int part, std::int64_t micro) const {
-    const auto at = link.numbers.find({part, micro});
-    if (at == link.numbers.end())
-      wrong("stage {} uses the {} of micro-batch {} without awaiting them", stage, what, micro);
-    while (link.arrivals.size() <= at->second && link.arrivals.size() < link.sent.size()) {
+    const auto number = link.number(part, micro);
+    if (number < 0) wrong("stage {} uses the {} of micro-batch {} without awaiting them", stage, what, micro);
+    const auto at = base::size(number);
+    while (link.arrivals.size() <= at && link.arrivals.size() < link.sent.size()) {
       const auto i = link.arrivals.size();
       const auto &sent = link.sent[i], &awaited = link.awaited[i];
       if (sent.part != awaited.part || sent.micro != awaited.micro)
         wrong("stage {} awaits the {} of micro-batch {}, and gets those of {}", stage, what, awaited.micro, sent.micro);
       link.arrivals.push_back(std::max({i == 0 ? 0.0 : link.arrivals.back(), sent.time, awaited.time}) + seconds_);
     }
-    return at->second < link.arrivals.size() ? link.arrivals[at->second] : -1;
+    return at < link.arrivals.size() ? link.arrivals[at] : -1;
   }
 
  private:
@@ -96,6 +106,7 @@ class Stage {
       : world_(world), index_(index), list_(list), slots_(base::size(world.chunks())),
         done_(base::size(world.chunks())) {
     for (const auto& a : list) blocks_ = std::max(blocks_, a.block + 1);
+    result.work.reserve(list.size());
     result.most_in_flight.assign(slots_.size(), 0);
   }
 
@@ -313,6 +324,7 @@ World::World(const std::vector<std::vector<Action>>& lists, int chunks, const st
       activations_(lists.size()), gradients_(lists.size()) {
   TRAINYARD_ASSERT(stages_ >= 1 && costs_.size() == lists.size() * base::size(chunks),
                    "{} stages of {} chunks, costs of {} parts", stages_, chunks_, costs_.size());
+  all_.reserve(lists.size());
   for (int s = 0; s < stages_; ++s) all_.emplace_back(*this, s, base::at(lists, s));
 }
 

@@ -3,9 +3,14 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/memo.h"
+#include "libtrain/plan/blocks/known_model.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
+#include <tuple>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -42,9 +47,10 @@ ModelPart part_of(const ModelConfig& model, const Stages& s, int stage) {
   return {model, std::move(chunks)};
 }
 
-std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, const Stages& s) {
+namespace {
+
+std::vector<FlatGroupOfStages> find_flat_groups(const ModelConfig& model, const Stages& s) {
   std::vector<FlatGroupOfStages> out;
-  if (s.parts() == 1) return out;
   const auto all = segments(model);
   std::int64_t begin = 0;  // first item of the segment
   for (const auto& segment : all) {
@@ -62,6 +68,18 @@ std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, c
     begin += segment.times;
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, const Stages& s) {
+  if (s.parts() == 1) return {};
+  constexpr std::size_t most_parts = 1 << 13;
+  using Key = std::tuple<std::shared_ptr<const KnownModel>, int, Boundaries>;
+  thread_local base::Memo<Key, std::vector<FlatGroupOfStages>> known(most_parts);
+  Key key{known_model(model), s.stages, s.boundaries};
+  if (auto before = known.find(key)) return *std::move(before);
+  return known.keep(std::move(key), find_flat_groups(model, s), s.boundaries.size());
 }
 
 std::vector<std::string> flat_groups_of_stage(const ModelConfig& m, const Stages& stages, int stage) {
