@@ -318,8 +318,9 @@ LearningRate learning_rate_of(const RunConfig& c) {
 std::vector<std::string> searched_settings(std::vector<base::Field>& fields, const RunConfig& c) {
   std::vector<std::string> out;
   if (c.plan != auto_plan || c.machine.empty()) return out;
+  const auto kept = {"micro-batch", "local-accumulation", "offload"};
   for (const auto& setting : plan::search_settings())
-    if (setting.name != std::string_view("micro-batch") && setting.name != std::string_view("local-accumulation") &&
+    if (std::none_of(kept.begin(), kept.end(), [&](std::string_view name) { return name == setting.name; }) &&
         base::field_named(fields, setting.name, "settings").source == base::from_default)
       out.emplace_back(setting.name);
   return out;

@@ -122,7 +122,7 @@ LearningRate learning_rate_of(const RunConfig& config);
 // gives it. That model's name is no preset and no
 // file. So the printed text, when read back, leaves the model to the checkpoint again.
 // With --plan auto and --machine: the settings that a start searches (auto_search.h), because nothing gives them. A
-// micro-batch and local accumulation may change results, so they stay.
+// micro-batch and local accumulation may change results, so they stay. Only --offload auto searches what lies elsewhere.
 std::vector<std::string> searched_settings(std::vector<base::Field>& fields, const RunConfig& config);
 std::string print_config(std::vector<base::Field> fields, const RunConfig& config);
 

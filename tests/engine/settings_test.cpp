@@ -330,8 +330,9 @@ TEST(InitFrom, HasTheModelOfItsCheckpointAgainWhenItsSettingsArePrintedAndRead) 
   EXPECT_NE(of_search.find("# tensor-parallel: each start searches (plan = auto, machine = here.json)\n"),
             std::string::npos)
       << of_search;
-  for (const auto& [name, kept] : {std::pair("tensor-parallel", false), std::pair("expert-parallel", false),
-                                   std::pair("pipeline-parallel", true), std::pair("micro-batch", true)})
+  for (const auto& [name, kept] :
+       {std::pair("tensor-parallel", false), std::pair("expert-parallel", false), std::pair("pipeline-parallel", true),
+        std::pair("micro-batch", true), std::pair("offload", true)})
     EXPECT_EQ(of_search.find(fmt::format("\n{} =", name)) != std::string::npos, kept) << of_search;
 
   // A run that goes on takes the model of its own checkpoints, even if the newest of them is damaged.
