@@ -118,12 +118,14 @@ void require_settings_of_optimizer(const std::vector<base::Field>& fields, const
 // counts tokens need config.sequence.
 LearningRate learning_rate_of(const RunConfig& config);
 
-// --print-config: base::print_fields, without the settings of other optimizers, and without the model if a checkpoint
-// gives it. That model's name is no preset and no
-// file. So the printed text, when read back, leaves the model to the checkpoint again.
-// With --plan auto and --machine: the settings that a start searches (auto_search.h), because nothing gives them. A
-// micro-batch and local accumulation may change results, so they stay. Only --offload auto searches what lies elsewhere.
+// With --plan auto and --machine: the settings that a start searches (auto_search.h), because nothing gives them. Not a
+// micro-batch and local accumulation, which may change results, and not what lies elsewhere, which --offload auto
+// searches.
 std::vector<std::string> searched_settings(std::vector<base::Field>& fields, const RunConfig& config);
+
+// --print-config: base::print_fields, without the settings of other optimizers, and without the model if a checkpoint
+// gives it. That model's name is no preset and no file. So the printed text, when read back, leaves the model to the
+// checkpoint again.
 std::string print_config(std::vector<base::Field> fields, const RunConfig& config);
 
 }  // namespace trainyard::engine

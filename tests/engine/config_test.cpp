@@ -215,5 +215,23 @@ TEST(UnreadSettings, OfTheCommandLineAreRefusedAndOthersSaid) {
   EXPECT_NE(one.find("--offload-dir a stays empty"), std::string::npos) << one;
 }
 
+// A search decides what nothing gives, and never what changes results. That is no setting of the printed file.
+TEST(Config, WhatEachStartSearchesIsPrintedSo) {
+  RunConfig c;
+  c.plan = "auto", c.machine = "here.json", c.from_plan.open.zero = true;
+  auto fields = fields_of(c);
+  base::field_named(fields, "pipeline-parallel", "").source = base::from_flag;
+  const auto text = print_config(fields, c);
+  EXPECT_NE(text.find("# tensor-parallel: each start searches (plan = auto, machine = here.json)\n"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("# zero: each start searches"), std::string::npos) << text;  // it is said above
+  for (const auto& [name, kept] :
+       {std::pair("tensor-parallel", false), std::pair("expert-parallel", false), std::pair("zero", false),
+        std::pair("pipeline-parallel", true), std::pair("micro-batch", true), std::pair("offload", true)})
+    EXPECT_EQ(text.find("\n" + std::string(name) + " =") != std::string::npos, kept) << name << ": " << text;
+  c.machine.clear();
+  EXPECT_NE(print_config(fields_of(c), c).find("\ntensor-parallel ="), std::string::npos);
+}
+
 }  // namespace
 }  // namespace trainyard::engine
