@@ -43,5 +43,5 @@ bash slurm/install-deps.sh "${checkers[@]}"
 # quickstart.sh leaves the tests out of a new build folder.
 cmake --preset release "${build[@]}"
 cmake --build --preset release
-# Many tests wait more than they compute, and those of several ranks take as many places: three for each core.
-ctest --test-dir build/release --output-on-failure -j "$(($(nproc) * 3))" --no-tests=error "${slow[@]}" "${part[@]}" </dev/null
+# Many tests wait more than they compute, and those of several ranks take as many places: four for each core.
+ctest --test-dir build/release --output-on-failure -j "$(($(nproc) * 4))" --no-tests=error "${slow[@]}" "${part[@]}" </dev/null
