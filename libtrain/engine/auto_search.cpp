@@ -89,11 +89,10 @@ std::string search_layout(std::vector<base::Field>& fields, RunConfig& config, W
                             .machine = machine_of_start(config, plan, ranks_on_node)};
     const auto result = plan::search(of);
     if (result.best.empty()) {
-      const auto why = base::text("$plan auto: {}", plan::why_none(of, result));
-      if (result.counts.too_large == 0)
-        throw base::UsageError(
-            why, result.refusal.empty() ? base::text("a $global-batch that the ranks divide") : result.refusal_hint);
-      throw base::InputError(why, base::text("$offload auto, more ranks, or a higher $memory-limit"));
+      auto none = plan::why_none(of, result);
+      none.why = base::text("$plan auto: {}", none.why);
+      none.refuse(of.space.offload ? base::text("more ranks, or a higher $memory-limit")
+                                   : base::text("$offload auto, more ranks, or a higher $memory-limit"));
     }
     const auto& best = result.best.front();
     Chosen settings;

@@ -50,7 +50,10 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& tex
     else if (equals == std::string::npos)
       throw base::UsageError(fmt::format("{}: {} is no setting with a value", spelled, base::one_line(word)),
                              "tensor-parallel=2,zero=3");
-    else out.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    else if (const auto name = word.substr(0, equals);
+             std::any_of(out.begin(), out.end(), [&](const auto& pair) { return pair.first == name; }))
+      throw base::UsageError(fmt::format("{}: {} comes twice", spelled, base::one_line(name)), "name it once");
+    else out.emplace_back(name, word.substr(equals + 1));
   }
   return out;
 }

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 namespace trainyard::plan {
 
@@ -145,10 +144,16 @@ Machine measured_machine(const Profile& profile, const std::string& where) {
 }
 
 Machine machine_at(const std::string& name_or_file) {
-  std::ifstream file(name_or_file);
-  if (!name_or_file.ends_with(".json") && file.peek() != '{') return load_machine(name_or_file);
-  return measured_machine(profile_from_json(base::read_file(name_or_file, base::largest_description), name_or_file),
-                          name_or_file);
+  std::error_code error;
+  if (is_machine_name(name_or_file) ||
+      (!name_or_file.ends_with(".json") && !std::filesystem::exists(name_or_file, error)))
+    return load_machine(name_or_file);
+  // Read once: it may be a pipe.
+  const auto text = base::read_file(name_or_file, base::largest_description);
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (!name_or_file.ends_with(".json") && (first == std::string::npos || text[first] != '{'))
+    return machine_of_toml(text, name_or_file);
+  return measured_machine(profile_from_json(text, name_or_file), name_or_file);
 }
 
 std::string measured_otherwise(const Plan& plan, const Machine& machine) {

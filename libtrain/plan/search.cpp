@@ -240,6 +240,7 @@ class Search {
     } catch (const base::InputError& e) {  // the machine lacks a rate that this layout needs
       ++out_.counts.refused;
       refuse({e.what(), e.hint()});
+      if (out_.missing_rate.empty()) out_.missing_rate = e.what(), out_.missing_rate_hint = e.hint();
     }
   }
 
@@ -265,13 +266,15 @@ class Search {
     }
     const auto recompute = plan.recompute;
     const auto offload = plan.offload;
+    const auto gathered = plan.gathered_layers;
     const auto bytes = fit(plan);
     if (!bytes) {
       ++out_.counts.too_large;
       return;
     }
+    if (!time || plan.recompute != recompute || plan.offload != offload || plan.gathered_layers != gathered)
+      time = timer_.time(plan);
     ++out_.counts.timed;
-    if (!time || plan.recompute != recompute || plan.offload != offload) time = timer_.time(plan);
     if (time->seconds >= worst()) return;
     const auto place = std::upper_bound(out_.best.begin(), out_.best.end(), time->seconds,
                                         [](double s, const FoundPlan& f) { return s < f.time.seconds; });
@@ -321,6 +324,18 @@ class Search {
         return fits(memory, plan.recompute);
       }
     }
+    if (space_.gathered_layers && plan.gathered_layers > 1 && plan.zero >= 2) {
+      full.gathered_layers = 1;
+      PlanMemory fewer(full);
+      if (fits(fewer, full.recompute)) {
+        if (full.recompute == Recomputation(Recompute::layers))
+          full.recompute = fitting_recomputation(full, fewer, limit);
+        full.stages = stages_of(full);
+        const auto bytes = fits(fewer, full.recompute);
+        plan = std::move(full);  // which `fewer` refers to
+        return bytes;
+      }
+    }
     if (!space_.offload) {
       if (limits_.needed != nullptr) limits_.needed->bytes[NeededMemory::key_of(plan)] = least;
       return {};
@@ -362,6 +377,7 @@ const std::vector<SearchSetting>& search_settings() {
                                               {"micro-batch", &SearchSpace::micro_batch},
                                               {"local-accumulation", &SearchSpace::local_accumulation},
                                               {"recompute", &SearchSpace::recompute},
+                                              {"gathered-layers", &SearchSpace::gathered_layers},
                                               {"offload", &SearchSpace::offload}};
   return all;
 }

@@ -21,6 +21,7 @@ struct SearchSpace {
   bool recompute = true;        // by layers: as few as fit
   bool offload = true;          // only of layouts that do not fit with all layers recomputed: the least that fits
   bool reduction_nodes = true;  // whether the ordered reduction is hierarchical
+  bool gathered_layers = true;  // one at a time, only of layouts that do not fit with all layers recomputed
 };
 // The settings of the space, by their names.
 struct SearchSetting {
@@ -74,6 +75,8 @@ struct SearchResult {
   std::vector<FoundPlan> best;  // the first takes least time; at most `top`
   SearchCounts counts;
   std::string refusal, refusal_hint;  // why a layout is refused, of the first one that is; empty: none is
+  // The same of a rate that the machine lacks: with it the layout might fit, and have a time.
+  std::string missing_rate, missing_rate_hint;
 };
 
 // Whether the textbook's states (model_state_bytes) are a lower bound of a rank's memory: nothing may lie elsewhere,

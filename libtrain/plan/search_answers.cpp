@@ -21,17 +21,41 @@ SearchResult search(const SearchOf& of) {
   return search(of.plan, of.space, timer, of.limits, of.kernels);
 }
 
-std::string why_none(const SearchOf& of, const SearchResult& result) {
+void NoLayout::refuse(const std::string& more_memory) const {
+  if (of_settings) throw base::UsageError(why, hint);
+  throw base::InputError(why, hint.empty() ? more_memory : hint);
+}
+
+NoLayout why_none(const SearchOf& of, const SearchResult& result) {
   const auto& c = result.counts;
-  const auto ranks = base::counted(of.plan.topology.world(), "rank"), layouts = base::count_text(c.layouts);
+  const int world = of.plan.topology.world();
+  const auto ranks = base::counted(world, "rank"), layouts = base::count_text(c.layouts),
+             batch = base::count_text(of.plan.global_batch),
+             other_batch =
+                 base::text("degrees that divide the ranks, and a $global-batch that they divide: {} now", batch);
   if (c.layouts == 0)
-    return fmt::format("no layout divides a global batch of {} among {}", base::count_text(of.plan.global_batch),
-                       ranks);
-  if (c.too_large == 0)
-    return fmt::format("none of {} layouts is possible on {}{}", layouts, ranks,
-                       result.refusal.empty() ? "" : ": " + result.refusal);
-  return fmt::format("none of {} layouts fits {} a rank on {}", layouts, base::size_text(of.limits.device_bytes),
-                     ranks);
+    return {fmt::format("no layout divides a global batch of {} among {}", batch, ranks), other_batch, true};
+  if (!result.missing_rate.empty()) {
+    const auto why =
+        c.too_large == 0
+            ? result.missing_rate
+            : fmt::format("none of {} layouts fits {} a rank on {}, and of some of them no time is known: {}", layouts,
+                          base::size_text(of.limits.device_bytes), ranks, result.missing_rate);
+    return {why, result.missing_rate_hint, false};
+  }
+  if (c.too_large > 0)
+    return {
+        fmt::format("none of {} layouts fits {} a rank on {}", layouts, base::size_text(of.limits.device_bytes), ranks),
+        {},
+        false};
+  // Without shared layers and stages each rank is a replica. That a batch does not divide among them says more than
+  // what is wrong with shared ones.
+  if (of.space.tensor && of.space.pipeline && of.plan.global_batch % world != 0)
+    return {fmt::format("none of {} layouts is possible on {}: a global batch of {} does not divide among {}, and {}",
+                        layouts, ranks, batch, base::counted(world, "replica"), result.refusal),
+            base::text("a $global-batch that {} divides, or other ranks", world), true};
+  return {fmt::format("none of {} layouts is possible on {}: {}", layouts, ranks, result.refusal), result.refusal_hint,
+          true};
 }
 
 Plan on_ranks(Plan plan, int ranks) {
@@ -89,7 +113,7 @@ BestPlan best_of(SearchOf of, StepTimer& timer) {
                         base::size_text(static_cast<std::int64_t>(least)),
                         base::counted(of.plan.topology.world(), "rank"))};
   auto result = search(of.plan, of.space, timer, of.limits, of.kernels);
-  if (result.best.empty()) return {{}, why_none(of, result)};
+  if (result.best.empty()) return {{}, why_none(of, result).why};
   return {std::move(result.best.front()), {}};
 }
 
@@ -102,7 +126,7 @@ std::string why_not(const SearchOf& of, const std::string& settings, const std::
   const auto found = search(within);
   const auto& asked = found.best.empty() ? within.plan : found.best.front().plan;
   auto name = layout_text(within.plan);
-  if (name.empty()) name = "the default layout";
+  if (name.empty()) name = settings;  // values that the plan has anyway
   if (const auto rest = layout_text(asked, within.plan); !rest.empty()) name += fmt::format(", at best with {},", rest);
   if (const auto wrong = decision_problems(asked, {}, of.kernels); !wrong.empty()) {
     const auto all = as_one(wrong);
@@ -124,12 +148,13 @@ std::string why_not(const SearchOf& of, const std::string& settings, const std::
                        step_seconds_text(time.seconds));
   const auto& part = largest_difference(time, best.time);
   auto out = fmt::format(
-      "{} takes {} a step, {:.2f} times the best ({}): most of the difference is {}, {} of it and {} "
-      "of the best",
+      "{} takes {} a step, {:.2f} times the best ({}): the largest part of the difference is {}, {} of "
+      "it and {} of the best",
       name, step_seconds_text(time.seconds), time.seconds / best.time.seconds, layout_text(best.plan), part.name,
       step_seconds_text(time.*part.seconds), step_seconds_text(best.time.*part.seconds));
+  // Less than a fifth of the difference is no help.
   std::string change;
-  double least = time.seconds;
+  double least = time.seconds - (time.seconds - best.time.seconds) / 5;
   for (const auto& setting : search_settings()) {
     auto changed = with_setting_of(plan, best.plan, setting.name);
     if (!decision_problems(changed, {}, of.kernels).empty()) continue;

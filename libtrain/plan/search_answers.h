@@ -20,8 +20,13 @@ struct SearchOf {
   Kernels kernels = Kernels::ours;
 };
 SearchResult search(const SearchOf& of);
-// Why a search found nothing: "none of 120 layouts fits 80.0 GB a rank on 8 ranks".
-std::string why_none(const SearchOf& of, const SearchResult& result);
+// Why a search found nothing, and what to try: "none of 120 layouts fits 80.0 GB a rank on 8 ranks".
+struct NoLayout {
+  std::string why, hint;     // the hint is empty where more memory or ranks would help
+  bool of_settings = false;  // no layout is possible, whatever the memory and the machine
+  [[noreturn]] void refuse(const std::string& more_memory) const;  // UsageError or InputError; the hint, or this one
+};
+NoLayout why_none(const SearchOf& of, const SearchResult& result);
 
 // The best layout alone, or why there is none.
 struct BestPlan {

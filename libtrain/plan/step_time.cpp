@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -229,7 +230,7 @@ Simulated StepTimer::run(const Plan& plan) { return simulated(plan, parts(plan),
 
 // Of many micro-batches only some are simulated: the middle of a step repeats itself with each micro-batch that every
 // stage computes.
-double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const {
+double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) {
   const std::int64_t micros = plan.batch().micros_of(0), stages = plan.pipeline, few = 2 * stages + micros % stages,
                      more = few + stages;
   const double faster = faster_alone(plan, machine_);
@@ -242,7 +243,8 @@ double StepTimer::run_stages(const Plan& plan, const std::vector<BlockSeconds>& 
   };
   if (micros <= more) return seconds(micros);
   const double of_few = seconds(few), of_more = seconds(more);
-  return of_few + static_cast<double>((micros - few) / stages) * (of_more - of_few);
+  // With few micro-batches a stage that waits longer may set the pace, with many it is the busiest one.
+  return std::max(of_few + static_cast<double>((micros - few) / stages) * (of_more - of_few), at_least(plan));
 }
 
 // The first stage begins and ends a step. Before its first forward, weights of the embedding are gathered, and those of
@@ -274,6 +276,9 @@ double StepTimer::exposed_data(const Plan& plan, int stage, double forward, doub
   const double all = data.gathers + data.at_begin + data.reductions;
   if (!overlaps(machine_) || !execution_.overlap) return data.at_end + all;
   if (all == 0) return data.at_end;
+  // A single buffer of layers is free only when the layer before has been computed, or its gradients have been reduced.
+  if (plan.gathered_layers == 1 && gradient_plan(plan.states()).buffers)
+    return data.at_end + std::max(0.0, data.at_begin - forward) + data.gathers + data.reductions;
   const auto batch = plan.batch();
   const double of_last = plan.breadth_first(batch)
                              ? data.reductions - static_cast<double>(batch.micros_of(0)) * backward
@@ -340,7 +345,9 @@ double StepTimer::validation(const Plan& plan, std::int64_t sequences) {
   const double first = plan.zero == 3 ? edges(plan).first : 0;
   const auto rounds = static_cast<double>((sequences + together - 1) / together);
   return through + (rounds - 1) * most +
-         rounds * (overlaps(machine_) && execution_.overlap ? std::max(first, gathers - most) : gathers);
+         rounds * (overlaps(machine_) && execution_.overlap && plan.gathered_layers > 1
+                       ? std::max(first, gathers - most)
+                       : gathers);
 }
 
 double StepTimer::passes(const Plan& plan) { return run_seconds(plan, parts(plan)); }
@@ -369,6 +376,7 @@ Execution execution_of_text(const std::string& text, const std::string& spelled)
       {"no-overlap", [&] { out.overlap = false; }},
       {"whole-recomputation", [&] { out.whole_recomputation = true; }},
       {"rings", [&] { out.rings = true; }}};
+  std::set<std::string> given;
   std::vector<std::string> names;
   for (const auto& [name, set] : words) names.push_back(name);
   std::istringstream rest(text);
@@ -377,6 +385,8 @@ Execution execution_of_text(const std::string& text, const std::string& spelled)
     if (found == words.end())
       throw base::UsageError(fmt::format("{} {} is not known", spelled, base::one_line(word)),
                              fmt::format("one or more of {}, with commas and no spaces", base::listed(names, "and")));
+    if (!given.insert(word).second)
+      throw base::UsageError(fmt::format("{}: {} comes twice", spelled, word), "name it once");
     found->second();
   }
   return out;

@@ -117,7 +117,7 @@ class StepTimer {
   double exposed_data(const Plan& plan, int stage, double forward, double backward, double passes);
   double run_seconds(const Plan& plan, const std::vector<BlockSeconds>& parts);
   double message(const Plan& plan) const;  // seconds, from stage to stage
-  double run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts) const;
+  double run_stages(const Plan& plan, const std::vector<BlockSeconds>& parts);
   Simulated simulated(const Plan& plan, const std::vector<BlockSeconds>& parts, std::int64_t micros) const;
 
   ModelConfig model_;

@@ -14,6 +14,22 @@
 namespace trainyard::plan {
 namespace machine_test {
 
+// Rates in TFLOP/s or GB/s, and rates with which times are no numbers.
+TEST(Machine, RatesInOtherUnitsAreRefused) {
+  const std::string good = "devices-per-node = 8\nflops-16bit = 312e12\nmemory-bandwidth = 1555e9\n";
+  EXPECT_EQ(machine_of_toml(good, "folder/mine.toml").name, "mine");
+  for (const auto& [more, what] : {std::pair("link-bandwidth = 300\n", "link-bandwidth is 300 B/s"),
+                                   {"flops-32bit = 19.5\n", "flops-32bit is 19.5 FLOP/s"},
+                                   {"disk-read = 1e-300\n", "disk-read is 1e-300 B/s"}})
+    try {
+      machine_of_toml(good + more, "mine.toml");
+      ADD_FAILURE() << more;
+    } catch (const base::InputError& e) {
+      EXPECT_EQ(std::string(e.what()), std::string("mine.toml: ") + what + ", and no machine is that slow");
+    }
+  EXPECT_EQ(machine_of_toml(good + "link-bandwidth = 1e4\n", "mine.toml").link_bandwidth, 1e4);
+}
+
 TEST(Machine, EveryNumberHasASource) {
   ASSERT_GE(machine_texts().size(), 8u);
   for (const auto& [name, text] : machine_texts()) {

@@ -40,7 +40,7 @@ Machine machine_of_test() {
 
 SearchOf search_of(int ranks, std::int64_t global_batch, std::int64_t device_bytes) {
   SearchOf of{small(ranks, global_batch), {}, {device_bytes, 0, 3}, machine_of_test()};
-  of.space.offload = false;
+  of.space.offload = of.space.gathered_layers = false;
   return of;
 }
 
@@ -173,7 +173,6 @@ TEST(Search, MoreOfAMachineIsNeverSlower) {
   EXPECT_LE(best_seconds(more), before);
 }
 
-// What blocks say of their work is what they say of their FLOPs, for every kind of model.
 TEST(Search, ChangesThatRoundToNothingHaveNoSign) {
   EXPECT_EQ(change_text({"network", 0.9996}, 1), "0.0 %");
   EXPECT_EQ(change_text({"network", 1.0004}, 1), "0.0 %");
@@ -182,6 +181,7 @@ TEST(Search, ChangesThatRoundToNothingHaveNoSign) {
   EXPECT_EQ(change_text({"network", 1.1}, 1), "+10.0 %");
 }
 
+// What blocks say of their work is what they say of their FLOPs, for every kind of model.
 TEST(Search, WorkHasTheFlopsOfTheModel) {
   Machine machine;
   machine.device = base::DeviceKind::cpu, machine.name = "ideal";
@@ -230,6 +230,70 @@ TEST(Search, MissingRatesRefuseAlsoWhereNothingFits) {
   const auto without = search(of);
   EXPECT_EQ(without.counts.too_large, 0);
   EXPECT_GT(without.counts.refused, with_all.counts.refused);
+  // What lacks a rate is not what is said of layouts that the model cannot have.
+  const auto none = why_none(of, without);
+  EXPECT_EQ(none.why, "the machine dgx-a100-40 has no network-bandwidth, which 8 ranks need");
+  EXPECT_THROW(none.refuse("more memory"), base::InputError);
+}
+
+// Where nothing fits with all layers recomputed, a layer is gathered at a time, which hides neither gathers nor
+// reductions.
+TEST(Search, LayersAreGatheredOneAtATimeWhereNothingElseFits) {
+  auto of = search_of(4, 16, 0);
+  of.plan.zero = 3, of.plan.micro_batch = 1;
+  of.space.tensor = of.space.pipeline = of.space.zero = of.space.micro_batch = false;
+  auto full = of.plan;
+  full.gathered_layers = 1, full.recompute = Recompute::layers, full.stages = stages_of(full);
+  of.limits.device_bytes = memory_with(full, full.recompute);
+  EXPECT_TRUE(search(of).best.empty());
+  of.space.gathered_layers = true;
+  const auto found = search(of);
+  ASSERT_FALSE(found.best.empty());
+  const auto& best = found.best.front();
+  EXPECT_EQ(best.plan.gathered_layers, 1);
+  EXPECT_LE(best.bytes, of.limits.device_bytes);
+  EXPECT_NE(layout_text(best.plan).find("--gathered-layers 1"), std::string::npos) << layout_text(best.plan);
+  auto two = best.plan;
+  two.gathered_layers = 2;
+  EXPECT_GT(best.time.seconds, StepTimer(of.plan.model, of.machine).time(two).seconds);
+}
+
+TEST(Search, ASettingIsNamedOnce) {
+  EXPECT_EQ(with_layout(small(8, 24), "zero=3,offload=optimizer=host,parameters=host", "--why-not").zero, 3);
+  EXPECT_THROW(with_layout(small(8, 24), "zero=3,zero=2", "--why-not"), base::UsageError);
+}
+
+TEST(Search, ABatchThatDoesNotDivideIsNamedBeforeSharedLayers) {
+  const auto of = search_of(9, 8, 0);
+  const auto none = why_none(of, search(of));
+  EXPECT_NE(none.why.find("a global batch of 8 does not divide among 9 replicas, and --tensor-parallel 3"),
+            std::string::npos)
+      << none.why;
+  EXPECT_NE(none.hint.find("--global-batch that 9 divides"), std::string::npos) << none.hint;
+  EXPECT_THROW(none.refuse("more memory"), base::UsageError);
+}
+
+// States that do not fit would lie on the host, over a link of which the machine says nothing.
+TEST(Search, LayoutsWithoutATimeAreCountedOnceAndNamed) {
+  auto of = search_of(2, 4, std::int64_t{80} << 30);
+  of.plan.model = preset("gpt2-xl");
+  of.plan.model.vocabulary = 1024, of.plan.model.lanes = 1;
+  while (!search(of).best.empty()) of.limits.device_bytes -= of.limits.device_bytes / 20;
+  of.space.offload = true;
+  const auto with_all = search(of);
+  EXPECT_FALSE(with_all.best.empty());
+  EXPECT_EQ(with_all.missing_rate, "");
+  of.machine.host_link_bandwidth = of.machine.host_bandwidth = 0;
+  const auto found = search(of);
+  const auto& c = found.counts;
+  EXPECT_TRUE(found.best.empty());
+  EXPECT_EQ(c.layouts, c.slower + c.refused + c.too_large + c.timed);
+  EXPECT_GT(c.refused, 0);
+  EXPECT_GT(c.too_large, 0);
+  EXPECT_NE(found.missing_rate.find("has no host-bandwidth"), std::string::npos) << found.missing_rate;
+  const auto none = why_none(of, found);
+  EXPECT_NE(none.why.find("of some of them no time is known: the machine"), std::string::npos) << none.why;
+  EXPECT_NE(none.hint.find("--machine FILE.toml"), std::string::npos) << none.hint;
 }
 
 TEST(Search, FixedSettingsStay) {

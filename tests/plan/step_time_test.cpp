@@ -151,6 +151,7 @@ TEST(StepTime, PartsAddUpAndWordsOfAssumeAreKnown) {
   const auto all = execution_of_text("unfused-attention,no-overlap,whole-recomputation,rings", "--assume");
   EXPECT_TRUE(all.attention == AttentionKernels::apart && !all.overlap && all.whole_recomputation && all.rings);
   EXPECT_THROW(execution_of_text("ring", "--assume"), base::UsageError);
+  EXPECT_THROW(execution_of_text("rings,no-overlap,rings", "--assume"), base::UsageError);
 }
 
 // The whole run has the seconds that time() extrapolates from fewer micro-batches.
@@ -267,6 +268,20 @@ TEST(StepTime, RingsAddTensorParallelSumsInTheDtypeOfActivations) {
   for (const auto& c : tensor_calls(p.part_of_stage(0), p.micro(), Pass::train, p.recompute, p.batch().micros_of(0)))
     if (c.operation == "all_to_all") saved += c.calls * c.bytes / 2;
   EXPECT_NEAR(ours.tensor - theirs.tensor, 0.5e-9 * static_cast<double>(saved), 1e-9);
+}
+
+// The fifth stage has a layer less than the others, and the first one the embedding: with few micro-batches another
+// stage sets the pace than with thousands. However many there are, the busiest stage computes all of them.
+TEST(StepTime, ManyMicroBatchesTakeWhatTheBusiestStageDoes) {
+  Plan p;
+  p.model = preset("gpt3-175b");
+  p.model.vocabulary = 51200, p.model.lanes = 8, p.sequence = 2048;
+  p.device = base::DeviceKind::cuda, p.dtype = base::DType::bf16, p.global_batch = 4096;
+  p.tensor = p.pipeline = 8, p.partition = "0,14,26,38,50,61,73,86";
+  p.topology = topology_of(p, 64), p.stages = stages_of(p);
+  StepTimer timer(p.model, load_machine("dgx-a100-80"));
+  EXPECT_GE(timer.passes(p), timer.at_least(p));
+  EXPECT_GE(timer.time(p).idle, 0);
 }
 
 // An element of AdamW has 12 bytes of states, which are read and written, 2 of weights, which are written, and 4 of

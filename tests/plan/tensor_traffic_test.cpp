@@ -265,7 +265,7 @@ TEST(TransferSegments, GrowWithTheShards) {
                                                 {1, 1024 * mib, 1}})
     EXPECT_EQ(transfer_segments(bytes, shards, tensor_parallel), segments) << shards << " shards of " << bytes;
   EXPECT_EQ(transfer_segments(1024 * mib, 128, replicas_of(8, 1)), 1) << "nothing waits";
-  EXPECT_EQ(transfer_segments(1024 * mib, 1 << 16, tensor_parallel, std::int64_t{1} << 50), 1);
+  EXPECT_EQ(transfer_segments(1024 * mib, 1 << 20, tensor_parallel, std::int64_t{1} << 50), 1) << "no overflow";
 }
 
 TEST_F(TensorTraffic, APlanKeepsItsAxesAndOldOnesHaveOne) {

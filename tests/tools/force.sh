@@ -35,6 +35,20 @@ spared 'thesis is not replaced: it is no drawing' thesis "${planner[@]}" --scale
 for i in 1 2; do "${planner[@]}" --draw step.svg >out 2>err && grep -q '<svg ' step.svg && grep -q ' of all ranks' out || fail "a step over a step: $(cat err)"; done
 "${planner[@]}" --scale nodes=1:2 --svg scale.svg >out 2>err && grep -q '<svg ' scale.svg && grep -q '^ *2  *16 ' out || fail "scaling: $(cat out err)"
 "${planner[@]}" --frontier - >out 2>err && grep -q 'memory of a rank' out || fail "a frontier: $(cat err)"
+# What cannot be written is refused before a search.
+refused 4 'cannot create none/best.json' "${planner[@]}" --nodes 1 --search --output none/best.json
+unsaid 'layouts searched'
+refused 4 'cannot create none/step.svg' "${planner[@]}" --nodes 1 --search --draw none/step.svg
+unsaid 'layouts searched'
+refused 2 'given twice' "${planner[@]}" --nodes 1 --search --output step.svg --draw step.svg --force
+refused 2 '--show-machine and --search are two questions' "${planner[@]}" --nodes 1 --search --show-machine
+# A machine may come through a pipe, and a pipe that nobody writes is none.
+expect 0 partition-model --machine dgx-a100-80 --show-machine
+mv out machine.toml
+expect 0 partition-model --model gpt2-nano --machine <(cat machine.toml) --global-batch 64
+said 'a step on '
+mkfifo pipe.toml
+refused 3 'pipe.toml' timeout 20 partition-model --model gpt2-nano --machine pipe.toml --global-batch 64
 refused 2 '--scale needs a machine' partition-model --model gpt2-nano --scale nodes=1:2
 refused 2 '--draw needs a machine' partition-model --model gpt2-nano --draw step.svg
 refused 2 'numbers that ascend' "${planner[@]}" --scale nodes=2:1

@@ -334,6 +334,7 @@ int main(int argc, char** argv) {
       throw base::UsageError(
           fmt::format("{} prints what does not belong in a plan", o.profile.empty() ? "--offload-dir" : "--profile"),
           "leave out --output -, or name a file: --output plan.json");
+    tools::require_one_question(o);
     if (o.show_machine) {
       if (o.machine.empty())
         throw base::UsageError("--show-machine shows a machine, and none is named", "--machine dgx-a100-80");
@@ -355,7 +356,6 @@ int main(int argc, char** argv) {
     if (!o.assume.empty() && !o.output.empty())
       throw base::UsageError("--assume predicts another program, and --output writes a plan for train",
                              "leave one of them out");
-    tools::require_one_question(o);
     if (app.count("--top") > 0 && !o.search)
       throw base::UsageError("--top says how many layouts --search prints", "--search --top 5");
     if (app.count("--ranks") > 0 && o.fewest_nodes)

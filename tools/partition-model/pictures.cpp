@@ -1,7 +1,9 @@
 // Pictures of steps and searches.
 #include "tools/partition-model/pictures.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/frontier.h"
 #include "tools/common/progress.h"
@@ -11,7 +13,10 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -33,9 +38,19 @@ std::string put(const Options& o, const std::string& path, const std::string& pi
   return text;
 }
 
+// What would be refused when it is written is refused before a search.
+void require_place_of(const std::string& path) {
+  if (::access(base::parent_of(path).c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("create", path, errno);
+}
+
 }  // namespace
 
 void refuse_pictures(const Options& o) {
+  if (!o.output.empty() && o.output != "-") {
+    require_place_of(o.output);
+    if (!o.force && base::exists(o.output))
+      throw base::UsageError(fmt::format("{} exists", base::one_line(o.output)), "--force replaces it");
+  }
   if (!o.svg.empty() && o.scale.empty())
     throw base::UsageError("--svg is the picture of --scale, which is not given",
                            "--draw FILE.svg is the picture of a step");
@@ -43,11 +58,13 @@ void refuse_pictures(const Options& o) {
   for (const auto& [flag, path] :
        {std::pair{"--svg", o.svg}, std::pair{"--frontier", o.frontier}, std::pair{"--draw", o.draw}}) {
     if (path.empty()) continue;
-    if (std::find(places.begin(), places.end(), path) != places.end() || (path == "-" && o.output == "-"))
+    if (std::find(places.begin(), places.end(), path) != places.end() || path == o.output)
       throw base::UsageError(fmt::format("{} {} is given twice", flag, path), "give each file another name");
     places.push_back(path);
     require_drawing_name(flag, path);
-    if (path != "-") base::require_own(path, own_drawings(inputs_of(o)));
+    if (path == "-") continue;
+    require_place_of(path);
+    base::require_own(path, own_drawings(inputs_of(o)));
   }
 }
 

@@ -8,7 +8,8 @@
 
 namespace trainyard::tools {
 
-// Before any work: refuses pictures that belong to no other flag, and places that may not be written. UsageError.
+// Before any work: refuses pictures that belong to no other flag, and places that may not or cannot be written.
+// UsageError, EnvironmentError.
 void refuse_pictures(const Options& options);
 
 // Writes the picture of --draw, if asked. Returns what is to be printed: `text`, or the picture for "-".

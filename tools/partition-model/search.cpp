@@ -34,15 +34,8 @@ std::string counts_text(const plan::SearchCounts& c) {
 }
 
 [[noreturn]] void refuse_all(const plan::SearchOf& of, const plan::SearchResult& result) {
-  const auto why = plan::why_none(of, result);
-  if (result.counts.too_large == 0)
-    throw base::UsageError(why, !result.refusal.empty()
-                                    ? result.refusal_hint
-                                    : fmt::format("degrees that divide the ranks, and a global batch that they divide: "
-                                                  "{} now",
-                                                  base::count_text(of.plan.global_batch)));
-  throw base::InputError(
-      why, of.space.offload ? "more nodes: --fewest-nodes finds how many" : "--offload auto, or --fewest-nodes");
+  plan::why_none(of, result)
+      .refuse(of.space.offload ? "more nodes: --fewest-nodes finds how many" : "--offload auto, or --fewest-nodes");
 }
 
 // The best layouts as a table, or a JSON object a line.
@@ -117,9 +110,10 @@ plan::SearchSpace space_of(const Options& o, const ConfigFlags& flags) {
 void require_one_question(const Options& o) {
   std::vector<const char*> asked;
   for (const auto& [given, flag] :
-       {std::pair{o.search, "--search"}, std::pair{!o.why_not.empty(), "--why-not"},
-        std::pair{o.fewest_nodes, "--fewest-nodes"}, std::pair{o.largest_model, "--largest-model"},
-        std::pair{!o.scale.empty(), "--scale"}, std::pair{!o.frontier.empty(), "--frontier"}})
+       {std::pair{o.show_machine, "--show-machine"}, std::pair{o.search, "--search"},
+        std::pair{!o.why_not.empty(), "--why-not"}, std::pair{o.fewest_nodes, "--fewest-nodes"},
+        std::pair{o.largest_model, "--largest-model"}, std::pair{!o.scale.empty(), "--scale"},
+        std::pair{!o.frontier.empty(), "--frontier"}})
     if (given) asked.push_back(flag);
   if (asked.size() > 1)
     throw base::UsageError(fmt::format("{} and {} are two questions", asked[0], asked[1]), "ask one after the other");

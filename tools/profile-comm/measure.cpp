@@ -82,6 +82,8 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   c.disk_bytes = base::parse_bytes(o.disk_bytes, "--disk-bytes");
   if (c.disk_bytes > 0)
     c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : base::parent_of(o.output);
+  if (!o.blocks.empty())
+    c.blocks = profile::blocks_of_text(o.blocks, "--blocks", c.model, c.sequence, launched.ranks.size);
   if (o.blocks != "auto")
     if (const auto why = profile::left_out_of_blocks(c); !why.empty())
       throw base::UsageError(
@@ -89,8 +91,6 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
           "other numbers, or auto");
   c.confidence = o.sweep.confidence;
   c.storage_folders = o.storage_folders;
-  if (!o.blocks.empty())
-    c.blocks = profile::blocks_of_text(o.blocks, "--blocks", c.model, c.sequence, launched.ranks.size);
   c.together = &launched.ranks;
   return c;
 }
@@ -222,8 +222,10 @@ std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o
   if (!r.families.empty()) {
     profile::SweepListener passes;
     passes.on_pass = [&](int pass, double seconds, int open, int points) {
-      listener.progress(fmt::format("pass {}, {} of {} points known to {}, {} of {} used", pass, points - open, points,
-                                    o.confidence, duration_text(seconds), duration_text(r.sweep.budget_seconds)));
+      listener.progress(fmt::format(
+          "pass {}, {} of {} points known to {}, {} of {} used", pass, points - open, points, o.confidence,
+          duration_text(seconds),
+          duration_text(r.sweep.budget_seconds + (seconds > r.sweep.budget_seconds ? r.sweep.borrowed_seconds : 0))));
     };
     const double begin = ranks.clock->now();
     p.communication = profile::sweep(ranks, r.families, r.sweep, passes, rounds);

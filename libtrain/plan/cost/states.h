@@ -66,6 +66,7 @@ inline constexpr std::int64_t segment_bytes = std::int64_t{16} << 20;
 inline std::int64_t transfer_segments(std::int64_t bytes, int shards, const Topology& topology,
                                       std::int64_t most = segment_bytes) {
   if (topology.size(Axis::tensor) == 1 || shards == 1) return 1;
+  if (bytes <= most) return 1;
   const auto segment = std::max(most, most / 16 * shards);
   return (bytes + segment - 1) / segment;
 }

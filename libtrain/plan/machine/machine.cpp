@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/machine/machine_texts.h"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -26,6 +28,22 @@ void require_rates(const Machine& m, const std::string& where) {
   };
   need(m.flops_16bit > 0 || m.flops_32bit > 0, "flops-16bit or flops-32bit");
   need(m.memory_bandwidth > 0, "memory-bandwidth");
+  // Less than that is another unit, such as GB/s.
+  constexpr double least_flops = 1e6, least_bandwidth = 1e4;
+  const auto in_units = [&](const char* what, double rate, double least, const char* unit) {
+    if (rate > 0 && rate < least)
+      throw base::InputError(
+          fmt::format("{}: {} is {:g} {}, and no machine is that slow", where, what, rate, unit),
+          fmt::format("it is a number of {0}, not of {1}{0}", unit, least == least_flops ? "T" : "G"));
+  };
+  in_units("flops-16bit", m.flops_16bit, least_flops, "FLOP/s");
+  in_units("flops-32bit", m.flops_32bit, least_flops, "FLOP/s");
+  for (const auto& [what, rate] :
+       {std::pair("memory-bandwidth", m.memory_bandwidth), std::pair("link-bandwidth", m.link_bandwidth),
+        std::pair("network-bandwidth", m.network_bandwidth), std::pair("host-link-bandwidth", m.host_link_bandwidth),
+        std::pair("host-bandwidth", m.host_bandwidth), std::pair("disk-read", m.disk_read),
+        std::pair("disk-write", m.disk_write)})
+    in_units(what, rate, least_bandwidth, "B/s");
 }
 
 }  // namespace
@@ -86,14 +104,24 @@ const std::string& machine_text(const std::string& name) {
       hint.empty() ? "or the path of a TOML file" : hint);
 }
 
+bool is_machine_name(const std::string& name) { return machine_texts().contains(name); }
+
+Machine machine_of_toml(const std::string& text, const std::string& path) {
+  Machine m;
+  auto fields = fields_of(m);
+  base::read_toml_text(fields, text, path);
+  m.name = std::filesystem::path(path).stem().string();
+  require_rates(m, path);
+  return m;
+}
+
 Machine load_machine(const std::string& name_or_toml) {
   Machine m;
   auto fields = fields_of(m);
   std::error_code error;
   const bool known = machine_texts().contains(name_or_toml);
   if (!known && (name_or_toml.ends_with(ending_of_files) || std::filesystem::exists(name_or_toml, error))) {
-    base::read_toml(fields, name_or_toml);
-    m.name = std::filesystem::path(name_or_toml).stem().string();
+    return machine_of_toml(base::read_file(name_or_toml, base::largest_description), name_or_toml);
   } else {
     base::read_toml_text(fields, machine_text(name_or_toml), name_or_toml + ending_of_files);
     m.name = name_or_toml;

@@ -46,8 +46,11 @@ std::vector<base::Field> fields_of(Machine& machine);
 std::vector<std::string> machine_names();
 // The text of such a file. UsageError with the nearest name.
 const std::string& machine_text(const std::string& name);
+bool is_machine_name(const std::string& name);
 // Reads a machine by its name or from its TOML file. UsageError, InputError.
 Machine load_machine(const std::string& name_or_toml);
+// The same from the text of a file, which messages call `path`.
+Machine machine_of_toml(const std::string& text, const std::string& path);
 
 // Refuses a machine that lacks a rate without which so many ranks have no step time. InputError.
 void require_links(const Machine& machine, int ranks);
