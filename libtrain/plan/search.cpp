@@ -324,7 +324,8 @@ class Search {
         return fits(memory, plan.recompute);
       }
     }
-    if (space_.gathered_layers && plan.gathered_layers > 1 && plan.zero >= 2) {
+    // What lies elsewhere costs less than that nothing is hidden.
+    if (!space_.offload && space_.gathered_layers && plan.gathered_layers > 1 && plan.zero >= 2) {
       full.gathered_layers = 1;
       PlanMemory fewer(full);
       if (fits(fewer, full.recompute)) {

@@ -21,7 +21,8 @@ struct SearchSpace {
   bool recompute = true;        // by layers: as few as fit
   bool offload = true;          // only of layouts that do not fit with all layers recomputed: the least that fits
   bool reduction_nodes = true;  // whether the ordered reduction is hierarchical
-  bool gathered_layers = true;  // one at a time, only of layouts that do not fit with all layers recomputed
+  // One at a time, only of layouts that do not fit with all layers recomputed, and not where states may lie elsewhere.
+  bool gathered_layers = true;
 };
 // The settings of the space, by their names.
 struct SearchSetting {
