@@ -330,8 +330,8 @@ std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
   std::string above;
   const auto searched = searched_settings(fields, c);
   const auto leave_out = [&](const char* name, const std::string& why) {
-    std::erase_if(fields, [&](const auto& f) { return f.name == name; });
-    above += fmt::format("# {}: {}\n", name, why);
+    if (std::erase_if(fields, [&](const auto& f) { return f.name == name; }) > 0)
+      above += fmt::format("# {}: {}\n", name, why);
   };
   if (has_model_of_weights(fields, c))
     leave_out("model", "the model of the checkpoint that init-from names" +
@@ -340,9 +340,7 @@ std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
   std::erase_if(fields, [&](const auto& f) { return is_of_another(f, plan::optimizer_kind(c.optimizer)); });
   if (c.from_plan.open.recompute) leave_out("recompute", "each start decides (plan = auto)");
   for (const auto& name : searched)
-    if (name != "zero" && name != "recompute")
-      leave_out(name.c_str(),
-                fmt::format("each start searches (plan = auto, machine = {})", base::one_line(c.machine)));
+    leave_out(name.c_str(), fmt::format("each start searches (plan = auto, machine = {})", base::one_line(c.machine)));
   return above + base::print_fields(fields);
 }
 

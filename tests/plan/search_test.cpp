@@ -258,6 +258,15 @@ TEST(Search, LayersAreGatheredOneAtATimeWhereNothingElseFits) {
   EXPECT_GT(best.time.seconds, StepTimer(of.plan.model, of.machine).time(two).seconds);
 }
 
+// The answer names what was asked, also values that the plan has anyway, and offers no change that hardly helps.
+TEST(Search, AnAnswerNamesWhatWasAsked) {
+  const auto of = search_of(8, 24, std::int64_t{2} << 30);
+  const auto best = search(of).best.front();
+  const auto text = why_not(of, "zero=0,tensor-parallel=1", "--why-not", best);
+  EXPECT_TRUE(text.starts_with("zero=0,tensor-parallel=1")) << text;
+  EXPECT_EQ(text.find("most of the difference"), std::string::npos) << text;
+}
+
 TEST(Search, ASettingIsNamedOnce) {
   EXPECT_EQ(with_layout(small(8, 24), "zero=3,offload=optimizer=host,parameters=host", "--why-not").zero, 3);
   EXPECT_THROW(with_layout(small(8, 24), "zero=3,zero=2", "--why-not"), base::UsageError);

@@ -173,6 +173,7 @@ refused 2 "'ten' is not understood" profile-comm --budget ten
 refused 2 "confidence '0' is not understood" profile-comm --confidence 0
 refused 2 "not below 100" profile-comm --confidence 300%
 refused 2 'budget of 0.001 s is too short' profile-comm --backend threads --budget 0.001s
+refused 2 'does not fit gpt2-nano: .* 3 tensor-parallel' profile-comm --backend threads --ranks 2 --model gpt2-nano --vocabulary 257 --blocks tensor-parallel=3 --dry-run
 refused 2 "budget of 1 s is too short: a rank.s own ceilings with gpt2 take about" timeout 20 profile-comm --local --budget 1s   # at once
 [ "$(sed -n 's/.*--budget \([0-9]*\)s.*/\1/p' err)" -gt 1 ] || fail "what is to try is not more than what was given: $(cat err)"
 small=(--min-bytes 1k --max-bytes 4k --operations all_gather --disk-bytes 0 --model gpt2-nano --confidence 90% --spread 0)

@@ -54,11 +54,11 @@ void refuse_pictures(const Options& o) {
   if (!o.svg.empty() && o.scale.empty())
     throw base::UsageError("--svg is the picture of --scale, which is not given",
                            "--draw FILE.svg is the picture of a step");
-  std::vector<std::string> places;
+  std::vector<std::string> places{o.output};
   for (const auto& [flag, path] :
        {std::pair{"--svg", o.svg}, std::pair{"--frontier", o.frontier}, std::pair{"--draw", o.draw}}) {
     if (path.empty()) continue;
-    if (std::find(places.begin(), places.end(), path) != places.end() || path == o.output)
+    if (std::find(places.begin(), places.end(), path) != places.end())
       throw base::UsageError(fmt::format("{} {} is given twice", flag, path), "give each file another name");
     places.push_back(path);
     require_drawing_name(flag, path);

@@ -116,18 +116,11 @@ Machine machine_of_toml(const std::string& text, const std::string& path) {
 }
 
 Machine load_machine(const std::string& name_or_toml) {
-  Machine m;
-  auto fields = fields_of(m);
   std::error_code error;
-  const bool known = machine_texts().contains(name_or_toml);
-  if (!known && (name_or_toml.ends_with(ending_of_files) || std::filesystem::exists(name_or_toml, error))) {
+  if (!is_machine_name(name_or_toml) &&
+      (name_or_toml.ends_with(ending_of_files) || std::filesystem::exists(name_or_toml, error)))
     return machine_of_toml(base::read_file(name_or_toml, base::largest_description), name_or_toml);
-  } else {
-    base::read_toml_text(fields, machine_text(name_or_toml), name_or_toml + ending_of_files);
-    m.name = name_or_toml;
-  }
-  require_rates(m, name_or_toml);
-  return m;
+  return machine_of_toml(machine_text(name_or_toml), name_or_toml + ending_of_files);
 }
 
 void require_links(const Machine& m, int ranks) {
