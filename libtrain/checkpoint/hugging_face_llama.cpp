@@ -6,7 +6,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-using plan::Activation, plan::ModelConfig, plan::Norm, plan::Positions;
+using plan::Activation, plan::Biases, plan::ModelConfig, plan::Norm, plan::Positions;
 
 // Rotary embedding applies to whole heads only.
 void require_whole_heads(ConfigKeys& keys, const std::string& where) {
@@ -51,10 +51,12 @@ ModelConfig llama_model(const nlohmann::json& config, const std::string& where, 
   m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
   m.dropout_attention = keys.number("attention_dropout", 0);
   m.tied = keys.boolean("tie_word_embeddings", false);
-  m.biases = keys.boolean("attention_bias", false);
-  if (const auto mlp = keys.boolean("mlp_bias", false); mlp != m.biases)
-    keys.object_to("'attention_bias' is {} and 'mlp_bias' is {}: here all linear layers have biases, or none", m.biases,
-                   mlp);
+  const bool attention = keys.boolean("attention_bias", false), mlp = keys.boolean("mlp_bias", false);
+  m.biases = mlp ? Biases::on : attention ? Biases::attention : Biases::off;
+  if (mlp && !attention)
+    keys.object_to(
+        "'mlp_bias' is true and 'attention_bias' is false: here the feed-forward part has biases only if "
+        "attention has them");
   if (const auto f = keys.text("hidden_act", "silu"); f != "silu" && f != "swish")
     keys.object_to("'hidden_act' is {}: of Llama only silu is computed here", base::excerpt(f));
   if (m.heads > 0 && keys.has("head_dim"))
@@ -74,6 +76,7 @@ std::vector<std::string> llama_problems(const ModelConfig& m) {
   problems_of_decoder(m, out);
   if (m.positions != Positions::rotary) out.emplace_back("positions are not rotary");
   if (m.activation != Activation::swiglu) out.emplace_back("activation is not swiglu");
+  if (m.biases == Biases::qkv) out.emplace_back("biases are those of q, k and v");
   return out;
 }
 
@@ -94,8 +97,8 @@ nlohmann::ordered_json llama_config(const ModelConfig& m, std::vector<std::strin
           {"rms_norm_eps", m.norm_epsilon},
           {"rope_theta", m.rotary_base},
           {"rope_scaling", nullptr},
-          {"attention_bias", m.biases},
-          {"mlp_bias", m.biases},
+          {"attention_bias", m.biases != Biases::off},
+          {"mlp_bias", m.biases == Biases::on},
           {"attention_dropout", m.dropout_attention},
           {"pretraining_tp", 1}};
 }

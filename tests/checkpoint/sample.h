@@ -47,7 +47,7 @@ inline plan::ModelConfig llama() {
   m.name = "sample-llama";
   m.kv_heads = 1, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary,
   m.activation = plan::Activation::swiglu;
-  m.biases = false, m.tied = false;
+  m.biases = plan::Biases::off, m.tied = false;
   return m;
 }
 

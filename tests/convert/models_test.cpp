@@ -335,7 +335,7 @@ TEST(Export, RefusesModelsOfNoFamily) {
   m.vocabulary = 257;
   EXPECT_STREQ(checkpoint::family_of(m).model_type, "gpt2");
   for (const auto& change : std::vector<std::function<void(plan::ModelConfig&)>>{
-           [](auto& c) { c.biases = false; }, [](auto& c) { c.kv_heads = 2; },
+           [](auto& c) { c.biases = plan::Biases::off; }, [](auto& c) { c.kv_heads = 2; },
            [](auto& c) { c.norm = plan::Norm::rms; }, [](auto& c) { c.positions = plan::Positions::rotary; },
            [](auto& c) { c.activation = plan::Activation::swiglu; },
            [](auto& c) { c.norm_position = plan::NormPosition::post; }, [](auto& c) { c.embedding_norm = true; },
@@ -357,8 +357,9 @@ TEST(Export, RefusesModelsOfNoFamily) {
   m.vocabulary = 257;
   EXPECT_STREQ(checkpoint::family_of(m).model_type, "bert");
   for (const auto& change : std::vector<std::function<void(plan::ModelConfig&)>>{
-           [](auto& c) { c.biases = false; }, [](auto& c) { c.kv_heads = 2; }, [](auto& c) { c.tied = false; },
-           [](auto& c) { c.norm = plan::Norm::rms; }, [](auto& c) { c.positions = plan::Positions::rotary; },
+           [](auto& c) { c.biases = plan::Biases::off; }, [](auto& c) { c.kv_heads = 2; },
+           [](auto& c) { c.tied = false; }, [](auto& c) { c.norm = plan::Norm::rms; },
+           [](auto& c) { c.positions = plan::Positions::rotary; },
            [](auto& c) { c.activation = plan::Activation::swiglu; },
            [](auto& c) { c.norm_position = plan::NormPosition::pre; }, [](auto& c) { c.embedding_norm = false; },
            [](auto& c) { c.segments = 0; }, [](auto& c) { c.head = plan::HeadForm::linear; },

@@ -36,8 +36,8 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   const bool layer = m["norm"] == "layer";
   p.model.layers = m["layers"], p.model.hidden = m["hidden"], p.model.heads = m["heads"],
   p.model.kv_heads = m["kv_heads"], p.model.ffn = m["ffn"];
-  p.model.vocabulary = m["vocabulary"], p.model.context = m["context"], p.model.biases = m["biases"],
-  p.model.tied = m["tied"];
+  p.model.vocabulary = m["vocabulary"], p.model.context = m["context"],
+  p.model.biases = m["biases"] ? plan::Biases::on : plan::Biases::off, p.model.tied = m["tied"];
   p.model.norm = layer ? plan::Norm::layer : plan::Norm::rms;
   p.model.positions = layer ? plan::Positions::learned : plan::Positions::rotary;
   p.model.activation = layer ? plan::Activation::gelu_tanh : plan::Activation::swiglu;

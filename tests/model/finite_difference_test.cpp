@@ -124,7 +124,7 @@ TEST(FiniteDifferences, UntiedLlamaWithNormsBehind) {
 TEST(FiniteDifferences, Bert) { whole_model(with_dropout(small_bert()), plan::Recompute::none); }
 TEST(FiniteDifferences, UntiedBertWithoutBiases) {
   auto m = with_dropout(small_bert());
-  m.tied = m.biases = false, m.activation = plan::Activation::gelu_tanh;
+  m.tied = false, m.biases = plan::Biases::off, m.activation = plan::Activation::gelu_tanh;
   whole_model(m, plan::Recompute::selective);
 }
 // The parts of BERT in a pre-norm model.
@@ -141,7 +141,7 @@ TEST(FiniteDifferences, ExactGelu) {
 TEST(FiniteDifferences, Gpt2Recomputed) { whole_model(with_dropout(small_gpt2()), plan::Recompute::layers); }
 TEST(FiniteDifferences, TiedLlamaWithBiases) {
   auto m = with_dropout(small_llama());
-  m.tied = true, m.biases = true;
+  m.tied = true, m.biases = plan::Biases::on;
   whole_model(m, plan::Recompute::selective);
 }
 TEST(FiniteDifferences, UntiedGpt2WithGroupedQueries) {

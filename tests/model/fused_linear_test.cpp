@@ -12,7 +12,7 @@ using base::DType;
 
 plan::ModelConfig shape(std::int64_t hidden, std::int64_t ffn, bool biases) {
   auto m = small_llama();
-  m.hidden = hidden, m.heads = 2, m.kv_heads = 1, m.ffn = ffn, m.biases = biases;
+  m.hidden = hidden, m.heads = 2, m.kv_heads = 1, m.ffn = ffn, m.biases = biases ? plan::Biases::on : plan::Biases::off;
   return m;
 }
 
@@ -79,8 +79,8 @@ TEST(FusedLinear, PredictedMemoryIsMeasuredMemory) {
         for (const auto recompute : plan::recomputations) {
           m.context = 40, m.vocabulary = 40;
           const plan::MicroShape micro{{b, t}, {dtype, 2}};
-          const auto where = fmt::format("hidden {} ffn {} biases {} {} b {} t {}", m.hidden, m.ffn, m.biases,
-                                         base::name_of(dtype), b, t);
+          const auto where = fmt::format("hidden {} ffn {} biases {} {} b {} t {}", m.hidden, m.ffn,
+                                         m.biases == plan::Biases::on, base::name_of(dtype), b, t);
           PlainStore store(m, dtype, 1);
           Runner runner(m, micro, recompute);
           runner.train(store, Batch(formula_windows(m.vocabulary, 0, b, t, false), false));

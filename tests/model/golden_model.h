@@ -44,7 +44,7 @@ struct Golden {
     if (m.value("norm_position", "") == "post") model.norm_position = plan::NormPosition::post;
     model.embedding_norm = m.value("embedding_norm", false), model.segments = m.value("segments", 0);
     if (m.value("head", "") == "masked") model.head = plan::HeadForm::masked;
-    model.biases = m["biases"], model.tied = m["tied"];
+    model.biases = m["biases"] ? plan::Biases::on : plan::Biases::off, model.tied = m["tied"];
     model.norm_epsilon = m["norm_epsilon"], model.rotary_base = m["rotary_base"];
     document_mask = m["document_mask"];
     if (m.contains("experts")) set_experts(m["experts"]);

@@ -27,7 +27,7 @@ inline plan::ModelConfig small_llama() {
   m.name = "small-llama";
   m.kv_heads = 2, m.ffn = 80, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary,
   m.activation = plan::Activation::swiglu;
-  m.biases = false, m.tied = false;
+  m.biases = plan::Biases::off, m.tied = false;
   return m;
 }
 

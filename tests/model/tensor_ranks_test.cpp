@@ -125,7 +125,7 @@ TEST(TensorRanks, SameBitsAndPredictedMemory) {
       for (const bool tied : {false, true}) {
         auto m = eight_heads(base, 4);
         m.tied = tied;
-        if (tied) m.biases = true;
+        if (tied) m.biases = plan::Biases::on;
         const Batch batch(formula_windows(m.vocabulary, 0, b, t, true), true, 40);
         const plan::MicroShape shape{{b, t}, {dtype, 1}};
         const auto want = one_rank(m, shape, batch);

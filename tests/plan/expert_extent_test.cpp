@@ -54,7 +54,7 @@ Plan absurd(std::mt19937_64& random, int i) {
   m.layers = draw<std::int64_t>(random, 1, 20), m.ffn = draw<std::int64_t>(random, 1, 1 << 20);
   m.vocabulary = draw(random, std::int64_t{1}, ranges::vocabulary.high);
   m.context = p.sequence = draw<std::int64_t>(random, 1, i % 2 == 0 ? 1 << 20 : 4096);
-  if (random() % 2 == 0) m.activation = Activation::swiglu, m.biases = m.tied = false;
+  if (random() % 2 == 0) m.activation = Activation::swiglu, m.biases = Biases::off, m.tied = false;
   auto& e = m.experts;
   e.count = {draw<std::int64_t>(random, 1, i % 4 == 0 ? 4096 : 64)}, e.every = draw<std::int64_t>(random, 1, 4);
   e.top_k = draw<std::int64_t>(random, 1, e.count[0]);

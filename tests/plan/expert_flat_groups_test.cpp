@@ -34,7 +34,8 @@ ModelConfig mixed(std::vector<std::int64_t> count, std::int64_t every, std::int6
 std::vector<ModelConfig> models() {
   auto residual = mixed({4}, 2, 0, 5), shared = mixed({3}, 1, 1, 4), sigmoid = mixed({5}, 1, 0, 2);
   residual.experts.residual = true;
-  shared.experts.shared = 2, shared.experts.ffn = 48, shared.activation = Activation::swiglu, shared.biases = false;
+  shared.experts.shared = 2, shared.experts.ffn = 48, shared.activation = Activation::swiglu,
+  shared.biases = Biases::off;
   shared.tied = false, sigmoid.experts.score = GateScore::sigmoid;
   return {mixed({4}, 1, 0, 5),
           mixed({4}, 2, 0, 6),

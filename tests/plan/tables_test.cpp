@@ -386,7 +386,7 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
   }
   // Llama: gate, up and their product have four rows each, 20 in all. The norms and the product are recomputed.
   auto llama = with_vocabulary("gpt2", 50257);
-  llama.norm = Norm::rms, llama.activation = Activation::swiglu, llama.biases = false;
+  llama.norm = Norm::rms, llama.activation = Activation::swiglu, llama.biases = Biases::off;
   for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
     const MicroShape s{{1, 1024}, {base::DType::bf16, 1, device}};
     const std::int64_t row = 1024 * 768 * 2, statistics = 1024 * 4 * (2 + 12);

@@ -9,16 +9,15 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 
 namespace trainyard::plan {
 
 namespace {
 
-std::int64_t kv_width(const ModelConfig& m) { return m.kv_heads * m.head_dim(); }
-
 FusedLayers qkv(const ModelConfig& m, const MicroShape& s) {
   const Widths w(m, s.tensor);
-  return {{w.q, w.kv, w.kv}, m.hidden, FusedLayers::Adjacent::yes};
+  return {{w.q, w.kv, w.kv}, m.hidden, FusedLayers::Adjacent::yes, has_qkv_biases(m)};
 }
 
 std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
@@ -53,14 +52,20 @@ std::int64_t computed_keys(const ModelConfig& m, const MicroShape& s, AttentionK
 void AttentionKind::declare(Declaration& d) const {
   const auto& m = d.model();
   using Shared = Declaration::Shared;
-  d.weight("attention.q.weight", m.hidden, m.hidden, Shared::outputs);
-  d.weight("attention.k.weight", kv_width(m), m.hidden, Shared::outputs);
-  d.weight("attention.v.weight", kv_width(m), m.hidden, Shared::outputs);
-  d.bias("attention.q.bias", m.hidden, Shared::outputs);
-  d.bias("attention.k.bias", kv_width(m), Shared::outputs);
-  d.bias("attention.v.bias", kv_width(m), Shared::outputs);
-  d.residual_weight("attention.output.weight", m.hidden, m.hidden, Shared::inputs);
-  d.bias("attention.output.bias", m.hidden);
+  const auto q = m.query_width(), kv = m.key_value_width();
+  d.weight("attention.q.weight", q, m.hidden, Shared::outputs);
+  d.weight("attention.k.weight", kv, m.hidden, Shared::outputs);
+  d.weight("attention.v.weight", kv, m.hidden, Shared::outputs);
+  const auto bias = [&](const char* name, std::int64_t n, std::optional<ShardedDim> sharded) {
+    d.parameter(name, {n}, {Init::Kind::zeros, 0}, Decay::no, sharded);
+  };
+  if (has_qkv_biases(m)) {
+    bias("attention.q.bias", q, ShardedDim{0, Axis::tensor});
+    bias("attention.k.bias", kv, ShardedDim{0, Axis::tensor});
+    bias("attention.v.bias", kv, ShardedDim{0, Axis::tensor});
+  }
+  d.residual_weight("attention.output.weight", m.hidden, q, Shared::inputs);
+  if (has_output_bias(m)) bias("attention.output.bias", m.hidden, {});
 }
 
 // Kernels apart keep the softmax, what dropout leaves of it, and a byte for each score that says what was dropped
@@ -94,8 +99,8 @@ std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const
   const bool apart = s.tensor > 1 && (s.sequence_parallel || m.dropout_attention_residual > 0);
   const auto gradients = p.rows(w.q + 2 * w.kv) + (apart ? p.rows(m.hidden) : 0);  // of q, k, v; of the output
   return gradients + p.gathered(m.hidden) +
-         std::max({p.weight_gradient(m.hidden, w.q), p.linear(w.q, m.hidden), attention_backward(m, s), rotary(m, s),
-                   p.fused_backward(qkv(m, s))});
+         std::max({p.weight_gradient(m.hidden, w.q, has_output_bias(m)), p.linear(w.q, m.hidden),
+                   attention_backward(m, s), rotary(m, s), p.fused_backward(qkv(m, s))});
 }
 
 std::int64_t AttentionKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
@@ -108,25 +113,26 @@ std::int64_t AttentionKind::input_gradients_workspace_bytes(const ModelConfig& m
 std::int64_t AttentionKind::weight_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   return p.gathered(m.hidden) +
-         std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).q), p.fused_weights(qkv(m, s)));
+         std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).q, has_output_bias(m)), p.fused_weights(qkv(m, s)));
 }
 
 // The scores and their product with the values are counted in full; causal masking would halve them. A sparse layout
 // counts its share of what dense attention computes.
 double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
   const double share = sequence > 0 ? density(m, sequence) : 1;
-  return apart_flops(m) + 4 * share * static_cast<double>(sequence) * static_cast<double>(m.hidden);
+  return apart_flops(m) + 4 * share * static_cast<double>(sequence) * static_cast<double>(m.query_width());
 }
 
 // The products with weights.
 double AttentionKind::apart_flops(const ModelConfig& m) const {
-  const auto h = static_cast<double>(m.hidden), kv = static_cast<double>(kv_width(m));
-  return 2 * (2 * h * h + 2 * kv * h);
+  const auto h = static_cast<double>(m.hidden), q = static_cast<double>(m.query_width()),
+             kv = static_cast<double>(m.key_value_width());
+  return 2 * (2 * h * q + 2 * kv * h);
 }
 
 // The product with the output's weight.
 double AttentionKind::output_flops(const ModelConfig& m) const {
-  return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.hidden);
+  return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.query_width());
 }
 
 // Products with weights, then scores and their product with the values, of each head of the rank. Fused kernels read

@@ -47,7 +47,7 @@ void Declaration::residual_weight(std::string_view name, std::int64_t out, std::
 }
 
 void Declaration::bias(std::string_view name, std::int64_t n, Shared sharded) {
-  if (model_.biases) parameter(name, {n}, {Init::Kind::zeros, 0}, Decay::no, sharded_of(sharded));
+  if (has_biases(model_)) parameter(name, {n}, {Init::Kind::zeros, 0}, Decay::no, sharded_of(sharded));
 }
 
 void Declaration::norm(std::string_view name) {

@@ -27,7 +27,7 @@ class Declaration {
   enum class Shared { none, outputs, inputs };
   void weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded = Shared::none);
   void residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded = Shared::none);
-  void bias(std::string_view name, std::int64_t n, Shared sharded = Shared::none);  // only with ModelConfig::biases
+  void bias(std::string_view name, std::int64_t n, Shared sharded = Shared::none);  // only with Biases::on
   void norm(std::string_view name);  // weight, and with Norm::layer a bias
   // [vocabulary, hidden], stored rows rounded up to 128, sharded over tensor-parallel ranks.
   void vocabulary_table(std::string_view name, Decay decay);

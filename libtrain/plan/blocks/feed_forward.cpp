@@ -14,7 +14,7 @@ namespace {
 FusedLayers inner(const ModelConfig& m, const MicroShape& s) {
   const auto width = Widths(m, s.tensor).ffn;
   return {is_gated(m) ? std::vector{width, width} : std::vector{width}, m.hidden,
-          FusedLayers::Adjacent::yes_without_biases};
+          FusedLayers::Adjacent::yes_without_biases, has_biases(m)};
 }
 
 }  // namespace
@@ -53,7 +53,8 @@ std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, con
   // GELU's derivative is applied in place.
   const auto gradients = is_gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width);
   return gradients + 2 * p.gathered(m.hidden) +
-         std::max({p.weight_gradient(m.hidden, width), p.linear(width, m.hidden), p.fused_backward(inner(m, s))});
+         std::max({p.weight_gradient(m.hidden, width, has_biases(m)), p.linear(width, m.hidden),
+                   p.fused_backward(inner(m, s))});
 }
 
 std::int64_t FeedForwardKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
@@ -66,7 +67,7 @@ std::int64_t FeedForwardKind::input_gradients_workspace_bytes(const ModelConfig&
 std::int64_t FeedForwardKind::weight_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   return p.gathered(m.hidden) +
-         std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).ffn), p.fused_weights(inner(m, s)));
+         std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).ffn, has_biases(m)), p.fused_weights(inner(m, s)));
 }
 
 double FeedForwardKind::apart_flops(const ModelConfig& m) const { return forward_flops(m, 0); }
@@ -89,7 +90,7 @@ BlockWork FeedForwardKind::work(const ModelConfig& m, const MicroShape& s, Atten
   out.linear(s.rows(), m.hidden, width);
   const auto e = static_cast<double>(s.element_bytes()), rows = static_cast<double>(s.rows());
   out.forward.bytes = out.again.bytes = e * rows * static_cast<double>(inner_width + width);
-  out.backward.bytes = e * rows * static_cast<double>(2 * inner_width + width + (m.biases ? inner_width : 0));
+  out.backward.bytes = e * rows * static_cast<double>(2 * inner_width + width + (has_biases(m) ? inner_width : 0));
   return out;
 }
 

@@ -119,8 +119,9 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
   most += p.gathered(m.hidden) + p.partial(m.hidden) + loss_buffers(m, s, Pass::train);
   if (has_final_norm(m) || has_masked_head(m)) most = std::max(most, norm_workspace_bytes(m, s));
   if (!has_masked_head(m)) return most;
-  return std::max(most, p.stream(m.hidden) + std::max(2 * p.gathered(m.hidden) + p.weight_gradient(m.hidden, m.hidden),
-                                                      transform_product(m, s)));
+  return std::max(most, p.stream(m.hidden) +
+                            std::max(2 * p.gathered(m.hidden) + p.weight_gradient(m.hidden, m.hidden, has_biases(m)),
+                                     transform_product(m, s)));
 }
 
 std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute) const {

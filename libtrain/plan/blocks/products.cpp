@@ -41,8 +41,8 @@ std::int64_t Products::product(std::int64_t rows, std::int64_t cols, std::int64_
   return gemm_scratch_bytes(rows, cols, inner, result == Result::working && base::is_narrow(s_.dtype));
 }
 
-std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in) const {
-  const auto bias = m_.biases ? column_sum_scratch_bytes(s_.rows(), out, accumulation_bytes()) : 0;
+std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in, bool has_bias) const {
+  const auto bias = has_bias ? column_sum_scratch_bytes(s_.rows(), out, accumulation_bytes()) : 0;
   const auto weight = product(out, in, s_.rows(), Result::accumulation);
   return on_gpu() ? weight + bias : std::max(weight, bias);  // a GPU computes both in one call
 }
@@ -79,9 +79,9 @@ std::vector<std::int64_t> Products::spans(const FusedLayers& layers, Look look) 
   std::vector<std::int64_t> widths;
   const auto& outs = layers.outs;
   for (std::size_t i = 0; i < outs.size(); ++i) {
-    const bool near = layers.adjacent == FusedLayers::Adjacent::yes || !m_.biases;
+    const bool near = layers.adjacent == FusedLayers::Adjacent::yes || !layers.biases;
     const bool joins = i > 0 && near && outs[i - 1] * layers.in % 16 == 0 &&
-                       (!m_.biases || look == Look::weights || outs[i - 1] % 16 == 0);
+                       (!layers.biases || look == Look::weights || outs[i - 1] % 16 == 0);
     if (joins) widths.back() += outs[i];
     else widths.push_back(outs[i]);
   }
@@ -106,7 +106,8 @@ std::int64_t Products::fused_inputs(const FusedLayers& layers) const {
 
 std::int64_t Products::fused_weights(const FusedLayers& layers) const {
   std::int64_t most = 0;
-  for (auto out : spans(layers, Look::weights_and_biases)) most = std::max(most, weight_gradient(out, layers.in));
+  for (auto out : spans(layers, Look::weights_and_biases))
+    most = std::max(most, weight_gradient(out, layers.in, layers.biases));
   return most;
 }
 

@@ -18,6 +18,7 @@ struct FusedLayers {
   std::vector<std::int64_t> outs;
   std::int64_t in;
   Adjacent adjacent;
+  bool biases;
 };
 
 class Products {
@@ -50,8 +51,7 @@ class Products {
   std::int64_t grouped_input(ExpertRows of, std::int64_t out, std::int64_t in, std::int64_t parts,
                              std::int64_t lanes) const;
   std::int64_t grouped_weight(ExpertRows of, std::int64_t out, std::int64_t in) const;  // with the bias gradient
-  // With the bias gradient, if the model has biases.
-  std::int64_t weight_gradient(std::int64_t out, std::int64_t in) const;
+  std::int64_t weight_gradient(std::int64_t out, std::int64_t in, bool bias) const;     // with the bias gradient
   std::int64_t fused_forward(const FusedLayers& layers) const;
   std::int64_t fused_backward(const FusedLayers& layers) const;  // input and weight gradients
   std::int64_t fused_inputs(const FusedLayers& layers) const;    // input gradients alone

@@ -45,6 +45,7 @@ nlohmann::ordered_json json_of(const base::Field& f) {
       const auto text = f.get();
       const auto former = f.former_words.find(text);
       const auto& kept = former == f.former_words.end() ? text : former->second;
+      if (kept == "on" || kept == "off") return kept == "on";  // a toggle that got more words
       return f.kind == base::FieldKind::word ? with_underscores(kept) : kept;
     }
   }
@@ -60,7 +61,7 @@ void set_from(base::JsonObject& o, base::Field& f) {
     case base::FieldKind::integer: text = fmt::format("{}", o.integer(key)); break;
     case base::FieldKind::number: text = fmt::format("{}", o.number(key)); break;
     case base::FieldKind::toggle: text = o.boolean(key) ? "on" : "off"; break;
-    default: text = o.text(key);
+    default: text = o.at(key).is_boolean() ? (o.boolean(key) ? "on" : "off") : o.text(key);
   }
   try {
     f.set(text, fmt::format("{}: '{}'", o.where(), key));

@@ -164,7 +164,9 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
     base::Choices<HeadForm>{{"linear", HeadForm::linear}, {"masked", HeadForm::masked}});
   v("branches", m.branches, "model", "branches of a layer, in order, separated by commas",
     base::WordList{branch_names()});
-  v("biases", m.biases, "model", "biases of the linear layers");
+  v("biases", m.biases, "model", "biases: of all linear layers; of q, k, v; of attention's",
+    base::Choices<Biases>{
+        {"on", Biases::on}, {"off", Biases::off}, {"qkv", Biases::qkv}, {"attention", Biases::attention}});
   v("tied", m.tied, "model", "on: the head uses the token embedding");
   v("dropout-embedding", m.dropout_embedding, "model", "dropout probability, on the embeddings", probability);
   v("dropout-attention", m.dropout_attention, "model", "dropout probability, on attention probabilities", probability);

@@ -7,15 +7,19 @@
 
 #include <fmt/ranges.h>
 
+#include <set>
+
 namespace trainyard::plan {
 
 namespace {
 
-// Keys that version 1 did not have from its beginning. In a file without such a key it has its default. A file that is
-// written leaves such a key out if it has its default.
+// Whether version 1 did not have the key from its beginning. In a file without such a key it has its default. A file
+// that is written leaves such a key out if it has its default.
 bool came_later(const base::Field& f) {
-  return f.name == "branches" || f.name == "lanes" || f.name == "norm-position" || f.name == "embedding-norm" ||
-         f.name == "segments" || f.name == "head" || f.name.starts_with("experts-") || f.name.starts_with("attention-");
+  static const std::set<std::string_view> first = {
+      "name", "layers", "hidden",    "heads",  "kv-heads",   "ffn",          "vocabulary", "context",
+      "norm", "tied",   "positions", "biases", "activation", "norm-epsilon", "rotary-base"};
+  return !first.contains(f.name) && !f.name.starts_with("dropout-");
 }
 
 template <class Json> std::string text_of(const Json& value, base::FieldKind kind) {

@@ -33,6 +33,11 @@ struct AttentionConfig {
   std::string file;                 // the file that a layout "file" was read from, as the user named it
   // The blocks of that file, so that the model is complete without the file (plan/spec/block_ranges.h).
   base::SharedText file_blocks;
+  // Tokens that a query sees at most, itself among them: of the layers in order, starting again from the first. 0: no
+  // limit. In the model as a layer sees it the list has only that layer's number (Beltagy et al. 2020, section 3.1;
+  // Jiang et al. 2023, "Mistral 7B").
+  std::vector<std::int64_t> window_tokens = {0};
+  double softcap = 0;  // c: scores become c tanh(scores / c) before the mask; 0: they stay (Gemma Team 2024, "Gemma 2")
   bool operator==(const AttentionConfig&) const = default;
 };
 

@@ -6,7 +6,15 @@
 
 namespace trainyard::plan {
 
-inline bool is_gated(const ModelConfig& m) { return m.activation == Activation::swiglu; }  // gate and up, not up alone
+inline bool is_gated(const ModelConfig& m) {  // gate and up, not up alone
+  return m.activation == Activation::swiglu || m.activation == Activation::geglu_tanh ||
+         m.activation == Activation::geglu_erf;
+}
+inline bool has_biases(const ModelConfig& m) { return m.biases == Biases::on; }  // of all linear layers
+inline bool has_qkv_biases(const ModelConfig& m) { return m.biases != Biases::off; }
+inline bool has_output_bias(const ModelConfig& m) {  // of attention
+  return m.biases == Biases::on || m.biases == Biases::attention;
+}
 inline bool is_rotary(const ModelConfig& m) { return m.positions == Positions::rotary; }
 inline bool has_position_table(const ModelConfig& m) { return m.positions == Positions::learned; }
 inline bool has_segment_table(const ModelConfig& m) { return m.segments > 0; }
@@ -14,7 +22,7 @@ inline bool is_post_norm(const ModelConfig& m) { return m.norm_position == NormP
 inline bool has_final_norm(const ModelConfig& m) { return !is_post_norm(m); }  // before the head's product
 // A dense layer, GELU and a norm before the head's product, and a bias of the vocabulary where the model has biases.
 inline bool has_masked_head(const ModelConfig& m) { return m.head == HeadForm::masked; }
-inline bool has_vocabulary_bias(const ModelConfig& m) { return has_masked_head(m) && m.biases; }
+inline bool has_vocabulary_bias(const ModelConfig& m) { return has_masked_head(m) && has_biases(m); }
 inline bool subtracts_mean(const ModelConfig& m) { return m.norm == Norm::layer; }  // else the norm only scales
 inline bool jitters_gate(const ModelConfig& m) { return m.experts.noise == GateNoise::jitter; }
 

@@ -20,8 +20,10 @@ std::int64_t expert_layers(const ModelConfig& m, std::int64_t layers) {
 ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
   auto out = m;
   const auto& layouts = m.attention.layout;
+  const auto& windows = m.attention.window_tokens;
   auto& a = out.attention;
   a.layout = {layouts.at(base::size(layer) % layouts.size())};
+  a.window_tokens = {windows.at(base::size(layer) % windows.size())};
   if (a.layout[0] == "file") a.per_head = file_heads(a) > 1;
   else a.file.clear(), a.file_blocks.clear();
   if (!layer_has_experts(m, layer)) {
@@ -37,10 +39,12 @@ ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
 
 std::int64_t alike_layers(const ModelConfig& m, std::int64_t layer, std::int64_t end) {
   const auto& layouts = m.attention.layout;
+  const auto& windows = m.attention.window_tokens;
   const auto layout_of = [&](std::int64_t other) { return layouts.at(base::size(other) % layouts.size()); };
-  if (!has_experts(m) && layouts.size() == 1) return end - layer;
+  const auto window_of = [&](std::int64_t other) { return windows.at(base::size(other) % windows.size()); };
+  if (!has_experts(m) && layouts.size() == 1 && windows.size() == 1) return end - layer;
   const auto same = [&](std::int64_t other) {
-    if (layout_of(layer) != layout_of(other)) return false;
+    if (layout_of(layer) != layout_of(other) || window_of(layer) != window_of(other)) return false;
     if (layer_has_experts(m, layer) != layer_has_experts(m, other)) return false;
     if (!layer_has_experts(m, layer) || m.experts.count.size() == 1) return true;
     return m.experts.count.at(base::size(expert_layers(m, layer))) ==

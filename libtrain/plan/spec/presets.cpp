@@ -29,7 +29,7 @@ enum class Head { own, tied };
 ModelConfig llama(const std::string& name, PresetShape s, double rotary_base, Head head) {
   auto m = gpt(name, s);
   m.norm = Norm::rms, m.positions = Positions::rotary, m.activation = Activation::swiglu;
-  m.biases = false, m.tied = head == Head::tied;
+  m.biases = Biases::off, m.tied = head == Head::tied;
   m.rotary_base = rotary_base;
   return m;
 }
