@@ -7,6 +7,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
+#include "libtrain/checkpoint/companions.h"
 #include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/parts.h"
@@ -63,6 +64,7 @@ base::Owned own_models() {
       if (name.ends_with(base::partial_suffix)) name.resize(name.size() - base::partial_suffix.size());
       if (kind != base::EntryKind::file) return false;
       if (name == base::lock_name) return true;
+      if (is_companion(name)) return true;
       if (name == config_name || name == io::safetensors_index_name) return described = true;
       if (name != io::safetensors_name && !io::is_safetensors_shard_name(name)) return false;
       return has_tensors = is_our_tensor_file(path + "/" + given);
@@ -255,12 +257,44 @@ void Exporting::report(std::int64_t bytes) {
   if (options_.watch) options_.watch(done_, 2 * bytes_);
 }
 
+std::string type_in(const nlohmann::ordered_json& config) {
+  const auto type =
+      config.is_object() ? config.value("model_type", nlohmann::ordered_json()) : nlohmann::ordered_json();
+  return type.is_string() ? type.get<std::string>() : std::string();
+}
+
+// The recorded config.json of the imported model with today's dtype, if it still describes the model; else empty. So a
+// config.json comes out as it came in.
+std::string kept_config(const nlohmann::json& provenance, const ExportResult& result, const plan::ModelConfig& model) {
+  const auto text = recorded_config(provenance);
+  auto config = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (type_in(config) != result.family->model_type) return {};
+  std::vector<std::string> objections, unknown;
+  try {
+    const auto read = result.family->model(nlohmann::json(config), "config.json", objections, unknown);
+    if (!objections.empty() || !computes_same(read, model)) return {};
+  } catch (const base::InputError&) {
+    return {};
+  }
+  const std::string dtype = weight_type(result.dtype).in_config;
+  bool changed = false, named = false;
+  for (const char* key : {"torch_dtype", "dtype"})
+    if (const auto found = config.find(key); found != config.end()) {
+      named = true;
+      if (*found != dtype) *found = dtype, changed = true;
+    }
+  if (!named && result.dtype != base::DType::f32) config["torch_dtype"] = dtype, changed = true;
+  return changed ? config.dump(2) + "\n" : text;
+}
+
 }  // namespace
 
 ExportResult export_model(const Reader& source, const std::string& destination, const ExportOptions& options) try {
   const auto& state = source.state();
   ExportResult result;
-  result.family = &family_of(state.model);
+  const auto& record = state.provenance;
+  result.family =
+      &family_of(state.model, type_in(nlohmann::ordered_json::parse(recorded_config(record), nullptr, false)));
   result.dtype = options.dtype.value_or(state.dtype);
   auto config = config_of(*result.family, state.model, weight_type(result.dtype).in_config, result.notes);
   const auto ids = document_ids_of(state.provenance);
@@ -274,11 +308,14 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   auto own = own_models();
   own.precious = {source.path()};
   base::AtomicFolder folder(destination, options.existing, own);
-  require_room(folder.path(), folder.final_path(), work.file_bytes() + (std::int64_t{64} << 10), options.free_bytes);
+  require_room(folder.path(), folder.final_path(),
+               work.file_bytes() + companion_bytes(record) + (std::int64_t{512} << 10), options.free_bytes);
   work.write(folder.path());
   if (work.files().size() > 1)
     base::write_file(folder.path() + "/" + io::safetensors_index_name, work.index().dump(2) + "\n");
-  base::write_file(folder.path() + "/" + config_name, config.dump(2) + "\n");
+  const auto kept = kept_config(record, result, state.model);
+  base::write_file(folder.path() + "/" + config_name, kept.empty() ? config.dump(2) + "\n" : kept);
+  result.companions = copy_companions(record, folder.path(), result.warnings);
   folder.publish();
   result.files = work.files();
   result.tensors = work.tensors();

@@ -26,8 +26,10 @@ struct ExportOptions {
 struct ExportResult {
   const Family* family = nullptr;
   base::DType dtype = base::DType::f32;
-  std::vector<std::string> notes;  // sentences about what is left out
-  std::vector<std::string> files;  // files with tensors
+  std::vector<std::string> notes;       // sentences about what is left out
+  std::vector<std::string> files;       // files with tensors
+  std::vector<std::string> warnings;    // sentences about files of the imported model that were not copied
+  std::vector<std::string> companions;  // files of the imported model that were copied
   std::size_t tensors = 0;
   std::int64_t bytes_read = 0, bytes_written = 0;  // of weights
 };

@@ -4,7 +4,9 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/blocks/layer.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,9 +23,10 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 }
 
 bool of_layers(const char* pattern) { return std::string_view(pattern).find("{}") != std::string_view::npos; }
+bool of_experts(const char* pattern) { return std::string_view(pattern).find("[]") != std::string_view::npos; }
 
-std::string their_name(const char* pattern, const std::string& prefix, std::int64_t layer) {
-  return replaced(replaced(pattern, "@", prefix), "{}", std::to_string(layer));
+std::string their_name(const char* pattern, const std::string& prefix, std::int64_t layer, std::int64_t expert = 0) {
+  return replaced(replaced(replaced(pattern, "@", prefix), "{}", std::to_string(layer)), "[]", std::to_string(expert));
 }
 
 constexpr WeightTypeName weight_types[] = {{base::DType::f32, "f32", "F32", "float32", 4},
@@ -38,12 +41,13 @@ std::vector<ForeignTensor> foreign_tensors(const Family& family, const plan::Mod
   for (std::size_t i = 0; i < parameters.size(); ++i) numbers[parameters[i].name] = static_cast<std::int32_t>(i);
   std::size_t placed = 0;
   std::vector<ForeignTensor> all;
-  const auto add = [&](const ForeignRule& rule, std::int64_t layer) {
+  const auto add = [&](const ForeignRule& rule, std::int64_t layer, std::int64_t expert, const std::string& ours) {
     ForeignTensor t;
-    t.name = their_name(rule.theirs, prefix, layer);
+    t.name = their_name(rule.theirs, prefix, layer, expert);
     t.transposed = rule.layout == ForeignRule::Layout::transposed;
+    if (rule.layout == ForeignRule::Layout::by_head) t.head_rows = model.head_dim();
     for (const auto* pattern : rule.ours) {
-      const auto found = numbers.find(replaced(pattern, "{}", plan::layer_name(model, layer)));
+      const auto found = numbers.find(replaced(replaced(pattern, "{}", plan::layer_name(model, layer)), "[]", ours));
       if (found == numbers.end()) return;
       const auto& shape = base::at(parameters, found->second).shape;
       t.parts.push_back({found->second, t.rows, shape[0]});
@@ -56,12 +60,28 @@ std::vector<ForeignTensor> foreign_tensors(const Family& family, const plan::Mod
     if (t.transposed) std::swap(t.shape[0], t.shape[1]);
     all.push_back(std::move(t));
   };
+  using Rules = std::vector<ForeignRule>::const_iterator;
+  const auto add_experts = [&](Rules first, Rules end, std::int64_t layer) {
+    const auto of_layer = plan::layer_model(model, layer);
+    if (!plan::layer_has_experts(model, layer)) return;
+    for (std::int64_t e = 0, count = plan::expert_count(of_layer); e < count; ++e)
+      for (auto r = first; r != end; ++r) add(*r, layer, e, plan::expert_name(count, e));
+  };
+  const auto add_layer = [&](Rules first, Rules end, std::int64_t layer) {
+    for (auto r = first; r != end;) {
+      const auto others =
+          std::find_if(r, end, [&](const auto& x) { return of_experts(x.theirs) != of_experts(r->theirs); });
+      if (of_experts(r->theirs)) add_experts(r, others, layer);
+      else
+        for (auto x = r; x != others; ++x) add(*x, layer, 0, "");
+      r = others;
+    }
+  };
   for (auto rule = family.rules.begin(); rule != family.rules.end();) {
     const auto once = std::find_if(rule, family.rules.end(), [](const auto& r) { return !of_layers(r.theirs); });
     if (rule != once)  // layer by layer, as files have them
-      for (std::int64_t layer = 0; layer < model.layers; ++layer)
-        for (auto r = rule; r != once; ++r) add(*r, layer);
-    else add(*rule, 0);
+      for (std::int64_t layer = 0; layer < model.layers; ++layer) add_layer(rule, once, layer);
+    else add(*rule, 0, 0, "");
     rule = rule == once ? rule + 1 : once;
   }
   TRAINYARD_ASSERT(placed == parameters.size(), "{} of {} parameters have a place in {}", placed, parameters.size(),

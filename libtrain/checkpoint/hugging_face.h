@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,12 +18,15 @@
 
 namespace trainyard::checkpoint {
 
-// One line of the table. In `theirs`, "@" is the family's prefix and "{}" the number of the layer; in `ours`, "{}" is
-// "layers.07". The line is skipped where the model has none of `ours` (biases, the head of a tied model).
+// One line of the table. In `theirs`, "@" is the family's prefix, "{}" the number of the layer and "[]" the number of
+// the expert; in `ours`, "{}" is "layers.07" and "[]" is "03". The line is skipped where the model has none of `ours`
+// (biases, the head of a tied model, experts of another layer).
 struct ForeignRule {
   const char* theirs;
-  enum class Layout { same, transposed } layout;  // transposed: theirs is [in, out], ours is [out, in]
-  std::vector<const char*> ours;                  // concatenated along their first dim
+  // transposed: theirs is [in, out], ours is [out, in]. by_head: theirs has the rows of the first head of each of
+  // `ours`, then those of the second head, and so on.
+  enum class Layout { same, transposed, by_head } layout;
+  std::vector<const char*> ours;  // concatenated along their first dim
 };
 
 // An optional tensor of a file that repeats the values of another tensor.
@@ -44,24 +48,26 @@ struct Family {
   // sentence each. Keys without a meaning here go to `unknown`.
   plan::ModelConfig (*model)(const nlohmann::json& config, const std::string& where,
                              std::vector<std::string>& objections, std::vector<std::string>& unknown);
-  // Why a model does not belong to this family; empty if it does.
-  std::vector<std::string> (*problems)(const plan::ModelConfig& model);
-  // config.json of such a model, without what all families share. Settings for which it has no key go to `left_out`.
-  nlohmann::ordered_json (*config)(const plan::ModelConfig& model, std::vector<std::string>& left_out);
+  // config.json of such a model, without what all families share. A model belongs to the family if `model` reads the
+  // same model from it, so it may be called with any model.
+  nlohmann::ordered_json (*config)(const plan::ModelConfig& model);
 };
 const std::vector<Family>& families();
 
 struct ForeignModel {
   const Family* family = nullptr;
   plan::ModelConfig model;
-  std::vector<std::string> unknown;  // keys of config.json without a meaning in this library
 };
-// Throws InputError, beginning with `where`, that lists everything this library cannot compute: another family, scaled
-// rotary angles, an unsupported activation, ...
-ForeignModel model_of_config(const nlohmann::json& config, const std::string& name, const std::string& where);
+// Throws InputError, beginning with `where`, that lists everything this library cannot compute: another family, an
+// unsupported activation, ... A key without a meaning here is refused by name, unless `ignored` has it.
+ForeignModel model_of_config(const nlohmann::json& config, const std::string& name, const std::string& where,
+                             const std::vector<std::string>& ignored = {});
 
-// The family that a model can be written as. InputError lists how the model differs from each family.
-const Family& family_of(const plan::ModelConfig& model);
+// The family that a model can be written as: the one of that model_type if it can, else the first of the list.
+// InputError says how the model differs from the families that are nearest.
+const Family& family_of(const plan::ModelConfig& model, const std::string& model_type = "");
+// Whether two models compute the same. Names, reduction lanes and what only training reads may differ.
+bool computes_same(const plan::ModelConfig& one, const plan::ModelConfig& other);
 // The content of config.json; `dtype` is PyTorch's name ("bfloat16"). Sentences about what is left out go to
 // `left_out`.
 nlohmann::ordered_json config_of(const Family& family, const plan::ModelConfig& model, const char* dtype,
@@ -79,6 +85,7 @@ struct ForeignTensor {
   bool transposed = false;
   std::int64_t rows = 0, cols = 1;  // of all parts together, in our layout
   std::vector<Part> parts;
+  std::int64_t head_rows = 0;  // of each part in turn; 0: each part as a whole
 };
 // The tensors of a model of the family. `parameters` are the model's, and each is in exactly one tensor. `prefix` is
 // the family's, or "".
@@ -112,6 +119,16 @@ inline constexpr std::int64_t slab_elements = std::int64_t{1} << 21;  // at most
 // Calls f(element, at, count) for runs of a slab. Elements [element, element + count) of the foreign tensor are
 // elements [at, at + count) of the slab. The slab is in the foreign layout, which is [cols, count] if transposed.
 template <class F> void for_each_foreign_run(const ForeignTensor& t, const Slab& slab, F&& f) {
+  if (t.head_rows > 0) {
+    const auto parts = static_cast<std::int64_t>(t.parts.size()), part = static_cast<std::int64_t>(slab.part);
+    for (std::int64_t done = 0; done < slab.count;) {
+      const auto row = slab.first + done, head = row / t.head_rows, in_head = row % t.head_rows;
+      const auto count = std::min(t.head_rows - in_head, slab.count - done);
+      f(((head * parts + part) * t.head_rows + in_head) * t.cols, done * t.cols, count * t.cols);
+      done += count;
+    }
+    return;
+  }
   const auto row = t.parts[slab.part].first_row + slab.first;
   if (!t.transposed) return f(row * t.cols, std::int64_t{0}, slab.count * t.cols);
   for (std::int64_t col = 0; col < t.cols; ++col) f(col * t.rows + row, col * slab.count, slab.count);

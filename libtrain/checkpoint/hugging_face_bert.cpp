@@ -6,12 +6,10 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-using plan::Activation, plan::HeadForm, plan::ModelConfig, plan::Norm, plan::NormPosition, plan::Positions;
+using plan::Activation, plan::HeadForm, plan::ModelConfig, plan::NormPosition;
 
-ModelConfig bert_model(const nlohmann::json& config, const std::string& where, std::vector<std::string>& objections,
-                       std::vector<std::string>& unknown) {
-  ConfigKeys keys(config, where, objections);
-  ModelConfig m;
+// What BERT and RoBERTa have in common.
+void take_bert(ConfigKeys& keys, ModelConfig& m) {
   m.attention.causal = false;
   m.norm_position = NormPosition::post, m.embedding_norm = true, m.head = HeadForm::masked;
   m.layers = keys.integer("num_hidden_layers"), m.hidden = keys.integer("hidden_size");
@@ -22,44 +20,47 @@ ModelConfig bert_model(const nlohmann::json& config, const std::string& where, s
   m.norm_epsilon = keys.number("layer_norm_eps", 1e-12);
   m.dropout_embedding = m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("hidden_dropout_prob", 0.1);
   m.dropout_attention = keys.number("attention_probs_dropout_prob", 0.1);
-  const auto f = keys.text("hidden_act", "gelu");
-  m.activation = f == "gelu" ? Activation::gelu_erf : Activation::gelu_tanh;
-  if (f != "gelu" && f != "gelu_new" && f != "gelu_pytorch_tanh")
-    keys.object_to("'hidden_act' is {}: of BERT gelu and gelu_new are computed here", base::excerpt(f));
+  take_plain_activation(keys, m, "hidden_act", "gelu");
   if (const auto p = keys.text("position_embedding_type", "absolute"); p != "absolute")
     keys.object_to("'position_embedding_type' is {}: of BERT absolute is computed here", base::excerpt(p));
   keys.require("tie_word_embeddings", true);
   keys.require("is_decoder", false);
   keys.require("add_cross_attention", false);
+  require_whole_attention(keys);
   take_usual(keys);
   // Keys of downstream tasks and of the pooler, which is left out.
   keys.pass_over({"classifier_dropout", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
                   "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
+}
+
+ModelConfig bert_model(const nlohmann::json& config, const std::string& where, std::vector<std::string>& objections,
+                       std::vector<std::string>& unknown) {
+  ConfigKeys keys(config, where, objections);
+  ModelConfig m;
+  take_bert(keys, m);
   unknown = keys.unknown();
   return m;
 }
 
-std::vector<std::string> bert_problems(const ModelConfig& m) {
-  std::vector<std::string> out;
-  if (m.attention.causal) out.emplace_back("attention is causal");
-  if (m.norm != Norm::layer) out.emplace_back("norm is not layer");
-  if (m.norm_position != NormPosition::post) out.emplace_back("norm-position is not post");
-  if (!m.embedding_norm) out.emplace_back("embedding-norm is off");
-  if (m.segments == 0) out.emplace_back("there are no segments");
-  if (m.head != HeadForm::masked) out.emplace_back("head is not masked");
-  if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
-  if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
-  if (m.biases != plan::Biases::on) out.emplace_back("biases are off");
-  if (!m.tied) out.emplace_back("tied is off");
-  if (m.kv_heads != m.heads) out.emplace_back("kv-heads are fewer than heads");
-  return out;
+// Liu et al. 2019, "RoBERTa". No token has one of the first rows of the table of positions: they begin behind the id
+// of padding. The head has a GELU, whatever the layers have.
+ModelConfig roberta_model(const nlohmann::json& config, const std::string& where, std::vector<std::string>& objections,
+                          std::vector<std::string>& unknown) {
+  ConfigKeys keys(config, where, objections);
+  ModelConfig m;
+  take_bert(keys, m);
+  m.position_offset = keys.integer("pad_token_id", 1) + 1;
+  if (m.position_offset < 1 || m.position_offset >= m.context)
+    keys.object_to("'pad_token_id' is {} of {} positions", m.position_offset - 1, m.context);
+  m.context -= m.position_offset;
+  if (m.activation != Activation::gelu_erf)
+    keys.object_to("'hidden_act' is {}: the head has gelu, and here both have the same",
+                   keys.text("hidden_act", "gelu"));
+  unknown = keys.unknown();
+  return m;
 }
 
-nlohmann::ordered_json bert_config(const ModelConfig& m, std::vector<std::string>& left_out) {
-  for (const auto& [name, value] : {std::pair{"dropout-attention-residual", m.dropout_attention_residual},
-                                    {"dropout-ffn-residual", m.dropout_ffn_residual}})
-    if (value != m.dropout_embedding)
-      left_out.push_back(fmt::format("{} {} (BERT has one number for the embedding and both residuals)", name, value));
+nlohmann::ordered_json bert_config(const ModelConfig& m) {
   return {{"num_hidden_layers", m.layers},
           {"hidden_size", m.hidden},
           {"num_attention_heads", m.heads},
@@ -67,13 +68,20 @@ nlohmann::ordered_json bert_config(const ModelConfig& m, std::vector<std::string
           {"vocab_size", m.vocabulary},
           {"max_position_embeddings", m.context},
           {"type_vocab_size", m.segments},
-          {"hidden_act", m.activation == Activation::gelu_erf ? "gelu" : "gelu_new"},
+          {"hidden_act", activation_name(m)},
           {"layer_norm_eps", m.norm_epsilon},
           {"hidden_dropout_prob", m.dropout_embedding},
           {"attention_probs_dropout_prob", m.dropout_attention},
           {"pad_token_id", nullptr},
           {"is_decoder", false},
           {"add_cross_attention", false}};
+}
+
+nlohmann::ordered_json roberta_config(const ModelConfig& m) {
+  auto config = bert_config(m);
+  config["max_position_embeddings"] = m.context + m.position_offset;
+  config["pad_token_id"] = m.position_offset - 1;
+  return config;
 }
 
 }  // namespace
@@ -117,8 +125,26 @@ Family bert_family() {
            {"cls.predictions.decoder.bias", "cls.predictions.bias"}},
           {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}},
           bert_model,
-          bert_problems,
           bert_config};
+}
+
+// The layers are BERT's; the head has other names.
+Family roberta_family() {
+  using enum ForeignRule::Layout;
+  auto family = bert_family();
+  family.model_type = "roberta", family.architecture = "RobertaForMaskedLM", family.prefix = "roberta.";
+  std::erase_if(family.rules, [](const auto& rule) { return std::string_view(rule.theirs).starts_with("cls."); });
+  for (const auto& [theirs, ours] : {std::pair{"lm_head.dense.weight", "head.transform.weight"},
+                                     {"lm_head.dense.bias", "head.transform.bias"},
+                                     {"lm_head.layer_norm.weight", "head.transform_norm.weight"},
+                                     {"lm_head.layer_norm.bias", "head.transform_norm.bias"},
+                                     {"lm_head.bias", "head.bias"}})
+    family.rules.push_back({theirs, same, {ours}});
+  family.unused = {"@pooler.dense.weight", "@pooler.dense.bias"};
+  family.tied = {{"lm_head.decoder.weight", "@embeddings.word_embeddings.weight"},
+                 {"lm_head.decoder.bias", "lm_head.bias"}};
+  family.model = roberta_model, family.config = roberta_config;
+  return family;
 }
 
 }  // namespace trainyard::checkpoint

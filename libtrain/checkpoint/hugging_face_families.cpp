@@ -1,7 +1,11 @@
 // The list of families, and the conversion between a model and a config.json.
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/hugging_face_keys.h"
+#include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/spec/layer_model.h"
@@ -9,12 +13,104 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 namespace trainyard::checkpoint {
 
 namespace {
 
-// Requires that each token attends to all earlier tokens, in every layer.
+std::vector<std::string> type_names() {
+  std::vector<std::string> names;
+  for (const auto& family : families()) names.emplace_back(family.model_type);
+  return names;
+}
+
+// The settings of a model that only training reads, and that a config.json may lack.
+bool only_trains(const std::string& key) {
+  static const std::set<std::string> of_experts = {"experts-capacity-factor", "experts-evaluation-capacity-factor",
+                                                   "experts-min-capacity",    "experts-overflow",
+                                                   "experts-noise",           "experts-placement",
+                                                   "experts-balance-over",    "experts-balance-loss",
+                                                   "experts-z-loss",          "experts-bias-rate"};
+  return key.starts_with("dropout-") || of_experts.contains(key);
+}
+
+std::vector<std::int64_t> of_all_layers(const std::vector<std::int64_t>& windows, std::int64_t layers) {
+  std::vector<std::int64_t> all(base::size(layers));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = windows[i % windows.size()];
+  return all;
+}
+
+// The model with one spelling for what may be written in several ways.
+plan::ModelConfig canonical(plan::ModelConfig m) {
+  m.name.clear(), m.lanes = 1;
+  if (m.layers > 0 && m.layers <= 10000 && !m.attention.window_tokens.empty())
+    m.attention.window_tokens = of_all_layers(m.attention.window_tokens, m.layers);
+  if (m.heads > 0) m.head_size = m.head_dim();
+  if (m.head_size > 0 && m.query_scale == 1 / std::sqrt(static_cast<double>(m.head_size))) m.query_scale = 0;
+  auto& e = m.experts;
+  if (!plan::has_experts(m)) {
+    e = {};
+  } else {
+    e.ffn = plan::expert_width(m);
+    if (e.every == 1 && e.dense_layers == 0) m.ffn = e.ffn;  // no layer has the other width
+    const auto weights = plan::weights_of(e.weights, e.top_k);
+    e.weights = weights == plan::GateWeights::kept ? plan::GateWeights::chosen : weights;
+    if (e.count.size() > 1 && std::all_of(e.count.begin(), e.count.end(), [&](auto n) { return n == e.count[0]; }))
+      e.count = {e.count[0]};
+  }
+  return m;
+}
+
+struct Difference {
+  std::string key, value, other;
+};
+std::vector<Difference> differences_of(const plan::ModelConfig& one, const plan::ModelConfig& other) {
+  auto a = canonical(one), b = canonical(other);
+  const auto of_a = plan::fields_of(a), of_b = plan::fields_of(b);
+  std::vector<Difference> out;
+  for (std::size_t i = 0; i < of_a.size(); ++i)
+    if (of_a[i].get() != of_b[i].get()) out.push_back({of_a[i].name, of_a[i].get(), of_b[i].get()});
+  return out;
+}
+
+nlohmann::ordered_json whole_config(const Family& family, const plan::ModelConfig& model) {
+  nlohmann::ordered_json json{{"architectures", {family.architecture}}, {"model_type", family.model_type}};
+  json.update(family.config(model));
+  json["tie_word_embeddings"] = model.tied;
+  return json;
+}
+
+// What a reader of the family's config.json would take the model for.
+struct ReadBack {
+  plan::ModelConfig model;
+  std::vector<std::string> objections;
+};
+ReadBack read_back(const Family& family, const plan::ModelConfig& model) {
+  ReadBack out;
+  std::vector<std::string> unknown;
+  try {
+    out.model = family.model(nlohmann::json(whole_config(family, model)), "config.json", out.objections, unknown);
+  } catch (const base::InputError& e) {
+    out.objections.emplace_back(e.what());
+  }
+  return out;
+}
+
+// Why a model does not belong to a family; empty if it does.
+std::vector<std::string> problems_in(const Family& family, const plan::ModelConfig& model) {
+  const auto back = read_back(family, model);
+  if (!back.objections.empty()) return back.objections;
+  std::vector<std::string> out;
+  for (const auto& d : differences_of(model, back.model))
+    if (!only_trains(d.key))
+      out.push_back(fmt::format("{} is {}, not {}", d.key, base::excerpt(d.value), base::excerpt(d.other)));
+  return out;
+}
+
+}  // namespace
+
 void require_whole_attention(ConfigKeys& keys) {
   bool every_layer = false;
   if (keys.has("layer_types")) {
@@ -27,18 +123,9 @@ void require_whole_attention(ConfigKeys& keys) {
     keys.object_to("'sliding_window': here a token attends to all tokens before it, not to a window");
 }
 
-std::vector<std::string> type_names() {
-  std::vector<std::string> names;
-  for (const auto& family : families()) names.emplace_back(family.model_type);
-  return names;
-}
-
-}  // namespace
-
 void take_usual(ConfigKeys& keys) {
   keys.require_none("quantization_config", "quantized weights");
   keys.require_none("auto_map", "models that come with code of their own");
-  require_whole_attention(keys);
   keys.pass_over({"model_type",
                   "architectures",
                   "_name_or_path",
@@ -65,20 +152,32 @@ void take_usual(ConfigKeys& keys) {
                   "_attn_implementation_autoset"});
 }
 
-void problems_of_decoder(const plan::ModelConfig& m, std::vector<std::string>& out) {
-  if (!m.attention.causal) out.emplace_back("attention is not causal");
-  if (m.norm_position != plan::NormPosition::pre) out.emplace_back("norm-position is not pre");
-  if (m.embedding_norm) out.emplace_back("embedding-norm is on");
-  if (m.segments > 0) out.emplace_back("there are segments");
-  if (m.head != plan::HeadForm::linear) out.emplace_back("head is not linear");
+void take_plain_activation(ConfigKeys& keys, plan::ModelConfig& m, const char* key, const char* usual) {
+  const auto f = keys.text(key, usual);
+  if (f == "gelu") m.activation = plan::Activation::gelu_erf;
+  else if (f == "gelu_new" || f == "gelu_pytorch_tanh") m.activation = plan::Activation::gelu_tanh;
+  else if (f == "relu") m.activation = plan::Activation::relu;
+  else keys.object_to("'{}' is {}: gelu, gelu_new and relu are computed here", key, base::excerpt(f));
+}
+
+const char* activation_name(const plan::ModelConfig& m) {
+  switch (m.activation) {
+    case plan::Activation::gelu_erf: return "gelu";
+    case plan::Activation::relu: return "relu";
+    default: return "gelu_new";
+  }
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all{gpt2_family(), llama_family(), bert_family()};
+  static const std::vector<Family> all{gpt2_family(),   llama_family(), mistral_family(), qwen2_family(),
+                                       qwen3_family(),  phi3_family(),  olmo2_family(),   gemma2_family(),
+                                       gemma3_family(), neox_family(),  mixtral_family(), qwen3_moe_family(),
+                                       olmoe_family(),  bert_family(),  roberta_family()};
   return all;
 }
 
-ForeignModel model_of_config(const nlohmann::json& config, const std::string& name, const std::string& where) {
+ForeignModel model_of_config(const nlohmann::json& config, const std::string& name, const std::string& where,
+                             const std::vector<std::string>& ignored) {
   const auto type = base::SortedJsonObject(config, where).text("model_type");
   ForeignModel found;
   for (const auto& family : families())
@@ -86,43 +185,65 @@ ForeignModel model_of_config(const nlohmann::json& config, const std::string& na
   if (found.family == nullptr)
     throw base::InputError(fmt::format("{}: model_type {} is not supported", where, base::excerpt(type)),
                            fmt::format("supported are {}", fmt::join(type_names(), ", ")));
-  std::vector<std::string> objections;
-  found.model = found.family->model(config, where, objections, found.unknown);
+  std::vector<std::string> objections, unknown;
+  found.model = found.family->model(config, where, objections, unknown);
   found.model.name = name;
   for (const auto& problem : plan::problems(found.model)) objections.push_back(problem);
   if (!objections.empty())
     throw base::InputError(
         fmt::format("{}: such a model cannot be computed here: {}", where, fmt::join(objections, "; ")),
         "no weights were read; libtrain/design/blocks.md says what blocks there are");
+  std::erase_if(unknown, [&](const auto& key) { return std::count(ignored.begin(), ignored.end(), key) > 0; });
+  if (!unknown.empty()) {
+    const auto names = base::one_line(fmt::format("{}", fmt::join(unknown, ",")));
+    throw base::InputError(
+        fmt::format("{}: {} {} not known here: {}", where,
+                    base::counted(static_cast<std::int64_t>(unknown.size()), "key"), unknown.size() == 1 ? "is" : "are",
+                    names),
+        base::text("a key may change what the model computes; if none of these does, give $ignore-keys {}", names));
+  }
   // These files have no reduction lanes; the model gets the lanes of a new run.
   found.model.lanes = plan::default_lanes(found.model, base::DeviceKind::cpu);
   return found;
 }
 
-const Family& family_of(const plan::ModelConfig& model) {
-  std::vector<std::string> lines;
+bool computes_same(const plan::ModelConfig& one, const plan::ModelConfig& other) {
+  const auto all = differences_of(one, other);
+  return std::all_of(all.begin(), all.end(), [](const auto& d) { return only_trains(d.key); });
+}
+
+const Family& family_of(const plan::ModelConfig& model, const std::string& model_type) {
+  struct Other {
+    const Family* family;
+    std::vector<std::string> problems;
+  };
+  std::vector<Other> others;
+  const Family* first = nullptr;
   for (const auto& family : families()) {
-    auto problems = family.problems(model);
-    if (model.branches != plan::ModelConfig().branches) problems.emplace_back("its layers have other branches");
-    if (plan::has_experts(model)) problems.emplace_back("its layers have experts");
-    if (model.attention.layout != plan::AttentionConfig().layout)
-      problems.emplace_back(fmt::format("attention-layout is {}", fmt::join(model.attention.layout, ", ")));
-    if (problems.empty()) return family;
-    lines.push_back(fmt::format("no {} ({})", family.model_type, fmt::join(problems, ", ")));
+    auto problems = problems_in(family, model);
+    if (problems.empty() && family.model_type == model_type) return family;
+    if (problems.empty() && first == nullptr) first = &family;
+    others.push_back({&family, std::move(problems)});
   }
+  if (first != nullptr) return *first;
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.problems.size() < b.problems.size(); });
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < 3; ++i)
+    lines.push_back(fmt::format("no {} ({})", others[i].family->model_type, fmt::join(others[i].problems, ", ")));
   throw base::InputError(fmt::format("transformers has no family for the model {}: {}", base::one_line(model.name),
                                      fmt::join(lines, "; ")),
-                         "models like GPT-2, like Llama and like BERT, with dense attention, can be written");
+                         fmt::format("the families that can be written are {}", fmt::join(type_names(), ", ")));
 }
 
 nlohmann::ordered_json config_of(const Family& family, const plan::ModelConfig& model, const char* dtype,
                                  std::vector<std::string>& left_out) {
-  nlohmann::ordered_json json{{"architectures", {family.architecture}}, {"model_type", family.model_type}};
-  json.update(family.config(model, left_out));
-  json["tie_word_embeddings"] = model.tied;
+  auto json = whole_config(family, model);
   json["bos_token_id"] = nullptr;  // the caller adds the checkpoint's own ids afterwards
   json["eos_token_id"] = nullptr;
   json["torch_dtype"] = dtype;
+  for (const auto& d : differences_of(model, read_back(family, model).model))
+    left_out.push_back(fmt::format("{} {}", d.key, base::excerpt(d.value)));
   return json;
 }
 

@@ -1,5 +1,4 @@
 // The family of GPT-2 (Radford et al. 2019).
-#include "libtrain/base/text.h"
 #include "libtrain/checkpoint/hugging_face_keys.h"
 
 #include <algorithm>
@@ -8,7 +7,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-using plan::Activation, plan::ModelConfig, plan::Norm, plan::Positions;
+using plan::ModelConfig;
 
 ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, std::vector<std::string>& objections,
                        std::vector<std::string>& unknown) {
@@ -21,13 +20,11 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
   m.dropout_embedding = keys.number("embd_pdrop", 0.1), m.dropout_attention = keys.number("attn_pdrop", 0.1);
   m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("resid_pdrop", 0.1);
   m.tied = keys.boolean("tie_word_embeddings", true);
-  const auto f = keys.text("activation_function", "gelu_new");
-  if (f == "gelu") m.activation = Activation::gelu_erf;
-  else if (f != "gelu_new" && f != "gelu_pytorch_tanh")
-    keys.object_to("'activation_function' is {}: of GPT-2 gelu_new and gelu are computed here", base::excerpt(f));
+  take_plain_activation(keys, m, "activation_function", "gelu_new");
   keys.require("scale_attn_weights", true);
   keys.require("scale_attn_by_inverse_layer_idx", false);
   keys.require("add_cross_attention", false);
+  require_whole_attention(keys);
   take_usual(keys);
   keys.pass_over({"n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj", "summary_activation",
                   "summary_proj_to_labels", "summary_first_dropout", "output_past", "n_special",
@@ -36,21 +33,7 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
   return m;
 }
 
-std::vector<std::string> gpt2_problems(const ModelConfig& m) {
-  std::vector<std::string> out;
-  if (m.norm != Norm::layer) out.emplace_back("norm is not layer");
-  problems_of_decoder(m, out);
-  if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
-  if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
-  if (m.biases != plan::Biases::on) out.emplace_back("biases are off");
-  if (m.kv_heads != m.heads) out.emplace_back("kv-heads are fewer than heads");
-  return out;
-}
-
-nlohmann::ordered_json gpt2_config(const ModelConfig& m, std::vector<std::string>& left_out) {
-  if (m.dropout_attention_residual != m.dropout_ffn_residual)
-    left_out.push_back(
-        fmt::format("dropout-ffn-residual {} (GPT-2 has one number for both residuals)", m.dropout_ffn_residual));
+nlohmann::ordered_json gpt2_config(const ModelConfig& m) {
   return {{"n_layer", m.layers},
           {"n_embd", m.hidden},
           {"n_head", m.heads},
@@ -58,7 +41,7 @@ nlohmann::ordered_json gpt2_config(const ModelConfig& m, std::vector<std::string
           {"vocab_size", m.vocabulary},
           {"n_positions", m.context},
           {"n_ctx", m.context},
-          {"activation_function", m.activation == Activation::gelu_erf ? "gelu" : "gelu_new"},
+          {"activation_function", activation_name(m)},
           {"layer_norm_epsilon", m.norm_epsilon},
           {"embd_pdrop", m.dropout_embedding},
           {"attn_pdrop", m.dropout_attention},
@@ -101,7 +84,6 @@ Family gpt2_family() {
           tied_head("@wte.weight"),
           {},
           gpt2_model,
-          gpt2_problems,
           gpt2_config};
 }
 

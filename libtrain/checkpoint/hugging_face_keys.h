@@ -40,6 +40,11 @@ class ConfigKeys {
     if (has(key)) object_to("'{}': {} are not computed here", key, what);
   }
   void pass_over(std::initializer_list<const char*> keys) { known_.insert(keys.begin(), keys.end()); }
+  void pass_over_all() {
+    for (const auto& [key, value] : json_.items()) known_.insert(key);
+  }
+  bool is_null(const char* key) const { return json_.contains(key) && json_[key].is_null(); }
+  std::vector<std::string>& objections() { return objections_; }
   std::vector<std::string> unknown() const {
     std::vector<std::string> out;
     for (const auto& [key, value] : json_.items())
@@ -56,9 +61,12 @@ class ConfigKeys {
 
 // Handles the keys that every family may have. The last of them do not affect a forward pass.
 void take_usual(ConfigKeys& keys);
+// Requires that each token attends to all earlier tokens, in every layer.
+void require_whole_attention(ConfigKeys& keys);
 
-// Appends why a model belongs to no family of causal decoders.
-void problems_of_decoder(const plan::ModelConfig& model, std::vector<std::string>& out);
+// An activation without a gate under `key`: gelu, gelu_new, relu.
+void take_plain_activation(ConfigKeys& keys, plan::ModelConfig& model, const char* key, const char* usual);
+const char* activation_name(const plan::ModelConfig& model);
 
 // Name of the head's tensor in the decoder families, which has no prefix; in a tied model it may repeat the token
 // table.
@@ -67,6 +75,18 @@ inline std::vector<ForeignTwin> tied_head(const char* table) { return {{head_nam
 
 Family gpt2_family();
 Family llama_family();
+Family mistral_family();
+Family mixtral_family();
+Family qwen2_family();
+Family qwen3_family();
+Family qwen3_moe_family();
+Family phi3_family();
+Family olmo2_family();
+Family olmoe_family();
+Family gemma2_family();
+Family gemma3_family();
+Family neox_family();
 Family bert_family();
+Family roberta_family();
 
 }  // namespace trainyard::checkpoint

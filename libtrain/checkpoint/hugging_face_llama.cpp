@@ -1,55 +1,31 @@
-// The family of Llama (Touvron et al. 2023).
-#include "libtrain/base/text.h"
-#include "libtrain/checkpoint/hugging_face_keys.h"
+// Llama and the families that differ from it in a key or two: Mistral, Qwen2, Qwen3, Phi-3.
+#include "libtrain/checkpoint/hugging_face_decoder.h"
+
+#include "libtrain/base/index.h"
+
+#include <algorithm>
 
 namespace trainyard::checkpoint {
 
 namespace {
 
-using plan::Activation, plan::Biases, plan::ModelConfig, plan::Norm, plan::Positions;
+using nlohmann::json, nlohmann::ordered_json;
+using plan::Biases, plan::ModelConfig;
 
-// Rotary embedding applies to whole heads only.
-void require_whole_heads(ConfigKeys& keys, const std::string& where) {
-  if (keys.number("partial_rotary_factor", 1) != 1)
-    keys.object_to("{}'partial_rotary_factor' rotates a part of each head: only whole heads are rotated here", where);
+// Keys that a configuration of Llama's kind may have and that change no forward pass.
+void take_rest(ConfigKeys& keys, std::vector<std::string>& unknown) {
+  take_usual(keys);
+  keys.pass_over({"max_sequence_length", "max_window_layers"});
+  unknown = keys.unknown();
 }
 
-// Rotary angles: "rope_theta" and "rope_scaling", or in newer files both in "rope_parameters".
-void llama_rotary(ConfigKeys& keys, ModelConfig& m, const std::string& where, std::vector<std::string>& objections) {
-  m.rotary_base = keys.number("rope_theta", 10000);
-  require_whole_heads(keys, "");
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!keys.has(key)) continue;
-    ConfigKeys rope(keys.value(key), fmt::format("{}: {}", where, key), objections);
-    bool scaled = false;
-    for (const char* name : {"rope_type", "type"}) {
-      if (!rope.has(name)) continue;
-      const auto type = rope.text(name, "");
-      if (type == "default") continue;
-      scaled = true;
-      keys.object_to("'{}' is of type {}: rotary angles are computed here without any scaling ('default')", key,
-                     base::excerpt(type));
-    }
-    m.rotary_base = rope.number("rope_theta", m.rotary_base);
-    require_whole_heads(rope, fmt::format("'{}': ", key));
-    if (scaled) continue;  // its other keys belong to the scaling
-    if (rope.number("factor", 1) != 1) keys.object_to("'{}' has a factor, but no type that uses it", key);
-    for (const auto& name : rope.unknown())
-      keys.object_to("'{}' has the key {}, which angles without scaling do not have", key, base::excerpt(name));
-  }
-}
-
-ModelConfig llama_model(const nlohmann::json& config, const std::string& where, std::vector<std::string>& objections,
+// Touvron et al. 2023; Grattafiori et al. 2024.
+ModelConfig llama_model(const json& config, const std::string& where, std::vector<std::string>& objections,
                         std::vector<std::string>& unknown) {
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
-  m.norm = Norm::rms, m.positions = Positions::rotary, m.activation = Activation::swiglu;
-  m.layers = keys.integer("num_hidden_layers"), m.hidden = keys.integer("hidden_size");
-  m.heads = keys.integer("num_attention_heads"), m.kv_heads = keys.integer("num_key_value_heads", m.heads);
-  m.ffn = keys.integer("intermediate_size"), m.vocabulary = keys.integer("vocab_size");
-  m.context = keys.integer("max_position_embeddings");
+  take_decoder(keys, m);
   m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
-  m.dropout_attention = keys.number("attention_dropout", 0);
   m.tied = keys.boolean("tie_word_embeddings", false);
   const bool attention = keys.boolean("attention_bias", false), mlp = keys.boolean("mlp_bias", false);
   m.biases = mlp ? Biases::on : attention ? Biases::attention : Biases::off;
@@ -57,86 +33,198 @@ ModelConfig llama_model(const nlohmann::json& config, const std::string& where, 
     keys.object_to(
         "'mlp_bias' is true and 'attention_bias' is false: here the feed-forward part has biases only if "
         "attention has them");
-  if (const auto f = keys.text("hidden_act", "silu"); f != "silu" && f != "swish")
-    keys.object_to("'hidden_act' is {}: of Llama only silu is computed here", base::excerpt(f));
-  if (m.heads > 0 && keys.has("head_dim"))
-    if (const auto dim = keys.integer("head_dim"); dim != m.head_dim() || m.hidden % m.heads != 0)
-      keys.object_to("'head_dim' is {}: here it is hidden_size / num_attention_heads, {} / {}", dim, m.hidden, m.heads);
+  take_gated_activation(keys, m, "hidden_act", "silu");
   if (keys.integer("pretraining_tp", 1) < 1) keys.object_to("'pretraining_tp' is below 1");
-  llama_rotary(keys, m, where, objections);
-  take_usual(keys);
-  keys.pass_over({"max_sequence_length"});
-  unknown = keys.unknown();
+  take_rotary(keys, m, where, {10000});
+  require_whole_attention(keys);
+  take_rest(keys, unknown);
   return m;
 }
 
-std::vector<std::string> llama_problems(const ModelConfig& m) {
-  std::vector<std::string> out;
-  if (m.norm != Norm::rms) out.emplace_back("norm is not rms");
-  problems_of_decoder(m, out);
-  if (m.positions != Positions::rotary) out.emplace_back("positions are not rotary");
-  if (m.activation != Activation::swiglu) out.emplace_back("activation is not swiglu");
-  if (m.biases == Biases::qkv) out.emplace_back("biases are those of q, k and v");
-  return out;
+ordered_json llama_config(const ModelConfig& m) {
+  auto config = decoder_config(m);
+  config["hidden_act"] = gate_name(m);
+  config["rms_norm_eps"] = m.norm_epsilon;
+  put_rotary(config, m);
+  config["attention_bias"] = m.biases != Biases::off;
+  config["mlp_bias"] = m.biases == Biases::on;
+  config["pretraining_tp"] = 1;
+  return config;
 }
 
-nlohmann::ordered_json llama_config(const ModelConfig& m, std::vector<std::string>& left_out) {
-  for (const auto& [name, value] : {std::pair{"dropout-embedding", m.dropout_embedding},
-                                    {"dropout-attention-residual", m.dropout_attention_residual},
-                                    {"dropout-ffn-residual", m.dropout_ffn_residual}})
-    if (value != 0) left_out.push_back(fmt::format("{} {} (Llama has none)", name, value));
-  return {{"num_hidden_layers", m.layers},
-          {"hidden_size", m.hidden},
-          {"num_attention_heads", m.heads},
-          {"num_key_value_heads", m.kv_heads},
-          {"head_dim", m.head_dim()},
-          {"intermediate_size", m.ffn},
-          {"vocab_size", m.vocabulary},
-          {"max_position_embeddings", m.context},
-          {"hidden_act", "silu"},
-          {"rms_norm_eps", m.norm_epsilon},
-          {"rope_theta", m.rotary_base},
-          {"rope_scaling", nullptr},
-          {"attention_bias", m.biases != Biases::off},
-          {"mlp_bias", m.biases == Biases::on},
-          {"attention_dropout", m.dropout_attention},
-          {"pretraining_tp", 1}};
+// Jiang et al. 2023.
+ModelConfig mistral_model(const json& config, const std::string& where, std::vector<std::string>& objections,
+                          std::vector<std::string>& unknown) {
+  ConfigKeys keys(config, where, objections);
+  ModelConfig m;
+  take_decoder(keys, m);
+  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  m.tied = keys.boolean("tie_word_embeddings", false);
+  take_gated_activation(keys, m, "hidden_act", "silu");
+  take_rotary(keys, m, where, {10000});
+  take_windows(keys, m, UsualWindows::all);
+  take_rest(keys, unknown);
+  return m;
+}
+
+ordered_json mistral_config(const ModelConfig& m) {
+  auto config = decoder_config(m);
+  config["hidden_act"] = gate_name(m);
+  config["rms_norm_eps"] = m.norm_epsilon;
+  put_rotary(config, m);
+  config["sliding_window"] = window_of(m);
+  return config;
+}
+
+// The last layers of a Qwen have a window, if "use_sliding_window" is on.
+void take_qwen_windows(ConfigKeys& keys, ModelConfig& m) {
+  if (!keys.boolean("use_sliding_window", false)) return keys.pass_over({"sliding_window", "layer_types"});
+  if (keys.has("layer_types")) return take_windows(keys, m, UsualWindows::none);
+  const auto window = keys.integer("sliding_window", 4096), first = keys.integer("max_window_layers", 28);
+  auto& all = m.attention.window_tokens;
+  if (first <= 0 || first >= m.layers) {
+    all = {first <= 0 ? window : 0};
+  } else {
+    all.assign(base::size(std::clamp<std::int64_t>(m.layers, 1, 10000)), window);
+    std::fill_n(all.begin(), std::min<std::int64_t>(first, static_cast<std::int64_t>(all.size())), 0);
+  }
+}
+
+void put_qwen_windows(ordered_json& config, const ModelConfig& m) {
+  const auto window = window_of(m);
+  config["use_sliding_window"] = !window.is_null();
+  config["sliding_window"] = window;
+  config["max_window_layers"] = m.layers;
+  put_layer_types(config, m);
+}
+
+// Yang et al. 2024, "Qwen2 technical report" and "Qwen2.5 technical report".
+ModelConfig qwen2_model(const json& config, const std::string& where, std::vector<std::string>& objections,
+                        std::vector<std::string>& unknown) {
+  ConfigKeys keys(config, where, objections);
+  ModelConfig m;
+  take_decoder(keys, m);
+  m.biases = Biases::qkv;
+  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  m.tied = keys.boolean("tie_word_embeddings", false);
+  take_gated_activation(keys, m, "hidden_act", "silu");
+  take_rotary(keys, m, where, {10000});
+  take_qwen_windows(keys, m);
+  take_rest(keys, unknown);
+  return m;
+}
+
+ordered_json qwen2_config(const ModelConfig& m) {
+  auto config = decoder_config(m);
+  if (m.head_size == 0) config.erase("head_dim");  // its published files have none
+  config["hidden_act"] = gate_name(m);
+  config["rms_norm_eps"] = m.norm_epsilon;
+  put_rotary(config, m);
+  put_qwen_windows(config, m);
+  return config;
+}
+
+// Yang et al. 2025, "Qwen3 technical report".
+ModelConfig qwen3_model(const json& config, const std::string& where, std::vector<std::string>& objections,
+                        std::vector<std::string>& unknown) {
+  ConfigKeys keys(config, where, objections);
+  ModelConfig m;
+  take_decoder(keys, m);
+  take_usual_head(keys, m, 128);
+  m.qk_norm = plan::QkNorm::head;
+  take_attention_biases(keys, m);
+  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  m.tied = keys.boolean("tie_word_embeddings", false);
+  take_gated_activation(keys, m, "hidden_act", "silu");
+  take_rotary(keys, m, where, {10000});
+  take_qwen_windows(keys, m);
+  take_rest(keys, unknown);
+  return m;
+}
+
+ordered_json qwen3_config(const ModelConfig& m) {
+  auto config = decoder_config(m);
+  config["attention_bias"] = has_attention_biases(m);
+  config["hidden_act"] = gate_name(m);
+  config["rms_norm_eps"] = m.norm_epsilon;
+  put_rotary(config, m);
+  put_qwen_windows(config, m);
+  return config;
+}
+
+// Abdin et al. 2024, "Phi-3 technical report". q, k and v are one tensor, and so are gate and up.
+ModelConfig phi3_model(const json& config, const std::string& where, std::vector<std::string>& objections,
+                       std::vector<std::string>& unknown) {
+  ConfigKeys keys(config, where, objections);
+  ModelConfig m;
+  take_decoder(keys, m);
+  m.norm_epsilon = keys.number("rms_norm_eps", 1e-5);
+  m.dropout_embedding = keys.number("embd_pdrop", 0);
+  m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("resid_pdrop", 0);
+  m.tied = keys.boolean("tie_word_embeddings", false);
+  keys.require("attention_bias", false);
+  take_gated_activation(keys, m, "hidden_act", "silu");
+  take_rotary(keys, m, where, {10000});
+  take_windows(keys, m, UsualWindows::all);
+  keys.pass_over({"original_max_position_embeddings"});
+  take_rest(keys, unknown);
+  return m;
+}
+
+ordered_json phi3_config(const ModelConfig& m) {
+  auto config = decoder_config(m);
+  config.erase("head_dim");
+  config["hidden_act"] = gate_name(m);
+  config["rms_norm_eps"] = m.norm_epsilon;
+  config["embd_pdrop"] = m.dropout_embedding;
+  config["resid_pdrop"] = m.dropout_attention_residual;
+  config["attention_bias"] = false;
+  put_rotary(config, m);
+  config["sliding_window"] = window_of(m);
+  config["pad_token_id"] = nullptr;
+  return config;
+}
+
+constexpr DecoderNorms usual_norms = {"@layers.{}.input_layernorm.weight", nullptr,
+                                      "@layers.{}.post_attention_layernorm.weight", nullptr};
+
+Family of_llamas_kind(const char* model_type, const char* architecture, decltype(Family::model) model,
+                      decltype(Family::config) config) {
+  return {model_type,
+          architecture,
+          "model.",
+          decoder_rules(usual_norms, gated_ffn_rules()),
+          {"@layers.{}.self_attn.rotary_emb.inv_freq"},
+          {},
+          tied_head("@embed_tokens.weight"),
+          {},
+          model,
+          config};
 }
 
 }  // namespace
 
 // Rotary pairs are (i, i + d/2) here, as in these files. Meta's own files have pairs (2i, 2i + 1) and are not read.
-Family llama_family() {
+Family llama_family() { return of_llamas_kind("llama", "LlamaForCausalLM", llama_model, llama_config); }
+Family mistral_family() { return of_llamas_kind("mistral", "MistralForCausalLM", mistral_model, mistral_config); }
+Family qwen2_family() { return of_llamas_kind("qwen2", "Qwen2ForCausalLM", qwen2_model, qwen2_config); }
+Family qwen3_family() { return of_llamas_kind("qwen3", "Qwen3ForCausalLM", qwen3_model, qwen3_config); }
+
+Family phi3_family() {
   using enum ForeignRule::Layout;
-  return {"llama",
-          "LlamaForCausalLM",
-          "model.",
-          {{"@embed_tokens.weight", same, {"embedding.tokens.weight"}},
-           {"@layers.{}.input_layernorm.weight", same, {"{}.attention_norm.weight"}},
-           {"@layers.{}.self_attn.q_proj.weight", same, {"{}.attention.q.weight"}},
-           {"@layers.{}.self_attn.q_proj.bias", same, {"{}.attention.q.bias"}},
-           {"@layers.{}.self_attn.k_proj.weight", same, {"{}.attention.k.weight"}},
-           {"@layers.{}.self_attn.k_proj.bias", same, {"{}.attention.k.bias"}},
-           {"@layers.{}.self_attn.v_proj.weight", same, {"{}.attention.v.weight"}},
-           {"@layers.{}.self_attn.v_proj.bias", same, {"{}.attention.v.bias"}},
-           {"@layers.{}.self_attn.o_proj.weight", same, {"{}.attention.output.weight"}},
-           {"@layers.{}.self_attn.o_proj.bias", same, {"{}.attention.output.bias"}},
-           {"@layers.{}.post_attention_layernorm.weight", same, {"{}.ffn_norm.weight"}},
-           {"@layers.{}.mlp.gate_proj.weight", same, {"{}.ffn.gate.weight"}},
-           {"@layers.{}.mlp.gate_proj.bias", same, {"{}.ffn.gate.bias"}},
-           {"@layers.{}.mlp.up_proj.weight", same, {"{}.ffn.up.weight"}},
-           {"@layers.{}.mlp.up_proj.bias", same, {"{}.ffn.up.bias"}},
-           {"@layers.{}.mlp.down_proj.weight", same, {"{}.ffn.down.weight"}},
-           {"@layers.{}.mlp.down_proj.bias", same, {"{}.ffn.down.bias"}},
-           {"@norm.weight", same, {"head.norm.weight"}},
-           {head_name, same, {"head.weight"}}},
-          {"@layers.{}.self_attn.rotary_emb.inv_freq"},
-          {},
-          tied_head("@embed_tokens.weight"),
-          {},
-          llama_model,
-          llama_problems,
-          llama_config};
+  auto family = of_llamas_kind("phi3", "Phi3ForCausalLM", phi3_model, phi3_config);
+  family.rules = {{"@embed_tokens.weight", same, {"embedding.tokens.weight"}},
+                  {usual_norms.before_attention, same, {"{}.attention_norm.weight"}},
+                  {"@layers.{}.self_attn.qkv_proj.weight",
+                   same,
+                   {"{}.attention.q.weight", "{}.attention.k.weight", "{}.attention.v.weight"}},
+                  {"@layers.{}.self_attn.o_proj.weight", same, {"{}.attention.output.weight"}},
+                  {usual_norms.before_ffn, same, {"{}.ffn_norm.weight"}},
+                  {"@layers.{}.mlp.gate_up_proj.weight", same, {"{}.ffn.gate.weight", "{}.ffn.up.weight"}},
+                  {"@layers.{}.mlp.down_proj.weight", same, {"{}.ffn.down.weight"}},
+                  {"@norm.weight", same, {"head.norm.weight"}},
+                  {head_name, same, {"head.weight"}}};
+  return family;
 }
 
 }  // namespace trainyard::checkpoint

@@ -11,6 +11,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/companions.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/io/safetensors.h"
@@ -47,13 +48,14 @@ void add_names(std::vector<std::string>& lines, const char* title, const std::ve
 struct Source {
   std::string path;
   io::SafetensorsModel files;
+  std::string config;  // the text of config.json
   ForeignModel is;
   std::vector<ParameterEntry> parameters;
   std::vector<ForeignTensor> tensors;
   std::vector<FilePlace> places;    // one for each tensor
   std::vector<std::string> unused;  // tensors that are not imported
 
-  explicit Source(const std::string& path_);
+  Source(const std::string& path_, const std::vector<std::string>& ignored_keys);
   const WeightTypeName& type(std::size_t tensor) const {
     return *weight_type_in_safetensors(places[tensor].tensor->dtype);
   }
@@ -74,10 +76,11 @@ std::string name_of_model(const std::string& folder) {
   return name.empty() || !base::is_utf8(name) || name.size() > 200 ? "imported" : base::one_line(name);
 }
 
-Source::Source(const std::string& path_) : path(path_), files(path_) {
-  const auto config = files.folder() + "/config.json";
-  is = model_of_config(base::parse_json<nlohmann::json>(base::read_file(config, base::largest_description), config),
-                       name_of_model(files.folder()), config);
+Source::Source(const std::string& path_, const std::vector<std::string>& ignored_keys) : path(path_), files(path_) {
+  const auto place = files.folder() + "/config.json";
+  config = base::read_file(place, base::largest_description);
+  is = model_of_config(base::parse_json<nlohmann::json>(config, place), name_of_model(files.folder()), place,
+                       ignored_keys);
   parameters = parameters_of(is.model);
   const std::string prefix = is.family->prefix;
   const auto first = files.tensors().lower_bound(prefix);
@@ -311,6 +314,8 @@ void record_document_tokens(const std::string& folder, nlohmann::json& provenanc
 } catch (const base::InputError&) {  // too long or unreadable: the ids stay unknown
 }
 
+constexpr std::size_t most_kept_config = std::size_t{256} << 10;  // every checkpoint of a run that begins here has it
+
 RunState state_of(const Source& source, const ImportOptions& options, std::vector<std::string>& notes) {
   // Kept if all tensors have it and a run can compute in it. A run in a narrow range is asked for by name.
   const auto first = source.type(0).type;
@@ -325,6 +330,8 @@ RunState state_of(const Source& source, const ImportOptions& options, std::vecto
   s.provenance = {{"imported_from", base::text_of_path(source.path)}, {"model_type", source.is.family->model_type}};
   record_tokenizer(source.files.folder(), options, s.provenance, notes);
   record_document_tokens(source.files.folder(), s.provenance);
+  if (source.config.size() <= most_kept_config && base::is_utf8(source.config))
+    s.provenance["hugging_face"] = record_of_model(source.files.folder(), source.config);
   if (options.isa) s.isa = options.isa(s.dtype);
   // Nothing proves that an interrupted start read the same tensors, so the name is unique and each start begins anew.
   s.writer = fmt::format("import {} {}", ::getpid(), base::real_clock().now());
@@ -334,14 +341,11 @@ RunState state_of(const Source& source, const ImportOptions& options, std::vecto
 }  // namespace
 
 ImportResult import_model(const std::string& path, const std::string& destination, const ImportOptions& options) try {
-  const Source source(path);
+  const Source source(path, options.ignored_keys);
   ImportResult result;
   result.family = source.is.family;
   result.files = source.files.files();
   result.bytes_read = source.bytes();
-  if (!source.is.unknown.empty())
-    result.notes.push_back(fmt::format("config.json has keys that mean nothing here: {}",
-                                       base::one_line(fmt::format("{}", fmt::join(source.is.unknown, ", ")))));
   if (!source.unused.empty())
     result.notes.push_back(fmt::format("no block here uses these tensors, so they are left out: {}",
                                        base::one_line(fmt::format("{}", fmt::join(source.unused, ", ")))));

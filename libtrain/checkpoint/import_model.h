@@ -18,7 +18,8 @@ namespace trainyard::checkpoint {
 struct ImportOptions {
   base::Existing existing = base::Existing::refuse;
   int threads = 1;
-  std::optional<base::DType> dtype;  // unset: that of all weights if a run can compute in it, else f32
+  std::vector<std::string> ignored_keys;  // of config.json, which may be unknown here
+  std::optional<base::DType> dtype;       // unset: that of all weights if a run can compute in it, else f32
   nlohmann::json versions = nlohmann::json::object();
   std::function<std::string(base::DType)> isa;
   // Why these programs cannot read a tokenizer file; empty if they can. If unset, this is not checked.

@@ -370,18 +370,22 @@ nlohmann::json values_of_start(const Start& start, Trainer& trainer, World& worl
   on_every_rank(world, exec, [&] { sums->require(); });
   trainer.store().shards_loaded();
   const auto& state = reader->state();
-  if (start.weights_only) return fmt::format("{}, step {}", base::text_of_path(start.path), state.step);
-  return state.provenance.is_object() ? state.provenance.value("weights_from", nlohmann::json()) : nlohmann::json();
+  auto origin = nlohmann::json::object();
+  for (const char* key : {"weights_from", "hugging_face"})
+    if (state.provenance.is_object() && state.provenance.contains(key)) origin[key] = state.provenance[key];
+  if (start.weights_only)
+    origin["weights_from"] = fmt::format("{}, step {}", base::text_of_path(start.path), state.step);
+  return origin;
 }
 
 }  // namespace
 
 nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunSetup& setup) {
-  nlohmann::json weights_from;
-  const auto load = [&] { weights_from = values_of_start(start, trainer, world, setup); };
+  nlohmann::json origin;
+  const auto load = [&] { origin = values_of_start(start, trainer, world, setup); };
   if (auto* disk = trainer.context().offloaded) disk->outside_steps(load);
   else load();
-  return weights_from;
+  return origin;
 }
 
 }  // namespace trainyard::engine

@@ -56,8 +56,9 @@ void take_lanes(RunConfig& config, const LanesOfRun& of_run);  // `config` gets 
 // Loads `start` into the store: initial values, or this rank's own shards. Shards are checked block by block while they
 // are read through the reader's one staging buffer; no rank gathers the whole model. If any rank finds damage, all
 // ranks throw InputError (exit 3). If a rank merely cannot read, they throw EnvironmentError (exit 4). Weights are then
-// undefined until the next call. Collective. Returns where the weights of the run come from, for provenance:
-// "CHECKPOINT, step N" of --init-from, also in later starts; null: initial values.
+// undefined until the next call. Collective. Returns where the weights of the run come from, for provenance, also in
+// later starts: weights_from ("CHECKPOINT, step N" of --init-from), and hugging_face if they were imported before
+// (checkpoint/companions.h). Empty or null: initial values.
 nlohmann::json load_start(const Start& start, Trainer& trainer, World& world, const RunSetup& setup);
 
 }  // namespace trainyard::engine

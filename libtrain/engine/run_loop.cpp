@@ -66,7 +66,7 @@ RunLoop::~RunLoop() {
 }
 
 void RunLoop::load(const Start& start) {
-  weights_from_ = load_start(start, trainer_, run_.world, run_.setup);
+  origin_ = load_start(start, trainer_, run_.world, run_.setup);
   start_ = start;
   batches_.begin_at(start.step, start.samples_seen);
   trainer_.set_skipped_steps(start.skipped_steps);
@@ -78,7 +78,7 @@ void RunLoop::load(const Start& start) {
 RunResult RunLoop::go() {
   if (!run_.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
   if (config_.profile_step) profile_.emplace(run_.setup.plan.threads), raise_peaks();
-  saving_.emplace(run_, trainer_, start_, weights_from_);
+  saving_.emplace(run_, trainer_, start_, origin_);
   watch_calls(run_.watchdog, run_.world, Calls::of_steps);
   if (run_.watchdog)
     run_.watchdog->ask_what_is_done([this] {

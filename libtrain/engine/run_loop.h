@@ -65,7 +65,7 @@ class RunLoop {
   Batches batches_;
   Trainer trainer_;
   Start start_;
-  nlohmann::json weights_from_;  // what load_start returned
+  nlohmann::json origin_;  // what load_start returned
   std::optional<RunSaving> saving_;
   std::optional<StepProfile> profile_;
   StepProfile::Peaks peaks_;            // the highest found; with a profile only

@@ -35,9 +35,8 @@ class Waiting {
 
 }  // namespace
 
-RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start, nlohmann::json weights_from)
-    : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.setup.config.output)),
-      weights_from_(std::move(weights_from)) {
+RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start, nlohmann::json origin)
+    : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.setup.config.output)), origin_(std::move(origin)) {
   // A checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would not find it.
   if (start.own) {
     saved_step_ = start.step;
@@ -162,7 +161,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
                     {"crc32c", run_.setup.index.tokenizer_crc32c}}},
                   {"document_tokens", checkpoint::document_ids_to_json(
                                           {run_.setup.index.end_of_document, run_.setup.index.begin_of_document})}};
-  if (!weights_from_.is_null()) s.provenance["weights_from"] = weights_from_;
+  if (origin_.is_object()) s.provenance.update(origin_);
   s.isa = instructions_of(s.dtype);
   s.device_kind = run_.setup.config.device;
   s.writer = run_.held.writer;

@@ -31,7 +31,7 @@ class RunSaving {
  public:
   // The store holds `start`. Settles the run folder (run_folder.h): an abandoned checkpoint that the run starts from
   // becomes one of its own again.
-  RunSaving(const RunContext& run, Trainer& trainer, const Start& start, nlohmann::json weights_from);
+  RunSaving(const RunContext& run, Trainer& trainer, const Start& start, nlohmann::json origin);
 
   // Takes a snapshot; first publishes the checkpoint before. Returns the seconds that steps waited for the writer: it
   // reads states on disk, so steps go on when all ranks have written.
@@ -60,8 +60,8 @@ class RunSaving {
 
   const RunContext& run_;
   Trainer& trainer_;
-  std::string folder_;           // of the checkpoints
-  nlohmann::json weights_from_;  // provenance, as load_start returns it
+  std::string folder_;     // of the checkpoints
+  nlohmann::json origin_;  // provenance, as load_start returns it
   std::int64_t saved_step_ = -1;
   std::string saved_path_;
   bool publish_asked_ = false;

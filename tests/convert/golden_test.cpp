@@ -32,6 +32,22 @@ constexpr Model models[] = {
     {"llama-2", base::DType::f32, base::DType::f32, "LlamaForCausalLM"},       // three files
     {"llama-3", base::DType::bf16, base::DType::bf16, "LlamaForCausalLM"},     // grouped queries
     {"llama-3-tied", base::DType::f32, base::DType::f32, "LlamaForCausalLM"},  // with biases
+    {"llama-3.1", base::DType::f32, base::DType::f32, "LlamaForCausalLM"},
+    {"llama-linear", base::DType::f32, base::DType::f32, "LlamaForCausalLM"},  // biases of attention alone
+    {"mistral", base::DType::f32, base::DType::f32, "MistralForCausalLM"},
+    {"mixtral", base::DType::f32, base::DType::f32, "MixtralForCausalLM"},
+    {"qwen2", base::DType::f32, base::DType::f32, "Qwen2ForCausalLM"},  // the last layers have a window
+    {"qwen2-yarn", base::DType::f32, base::DType::f32, "Qwen2ForCausalLM"},
+    {"qwen3", base::DType::f32, base::DType::f32, "Qwen3ForCausalLM"},
+    {"qwen3-moe", base::DType::f32, base::DType::f32, "Qwen3MoeForCausalLM"},  // the first layer is dense
+    {"olmo2", base::DType::f32, base::DType::f32, "Olmo2ForCausalLM"},
+    {"olmoe", base::DType::f32, base::DType::f32, "OlmoeForCausalLM"},
+    {"phi3", base::DType::f32, base::DType::f32, "Phi3ForCausalLM"},  // half of each head rotates
+    {"gpt-neox", base::DType::f32, base::DType::f32, "GPTNeoXForCausalLM"},
+    {"gpt-neox-sequential", base::DType::f32, base::DType::f32, "GPTNeoXForCausalLM"},
+    {"gemma2", base::DType::f32, base::DType::f32, "Gemma2ForCausalLM"},
+    {"gemma3", base::DType::f32, base::DType::f32, "Gemma3ForCausalLM"},
+    {"roberta", base::DType::f32, base::DType::f32, "RobertaForMaskedLM"},
     {"bert", base::DType::f32, base::DType::f32, "BertForMaskedLM"},
     {"bert-new-gelu", base::DType::bf16, base::DType::bf16, "BertForMaskedLM"}  // two files
 };
@@ -138,13 +154,22 @@ TEST(HuggingFace, ExportedAgainEveryTensorIsWhatTransformersWrote) {
         EXPECT_EQ(other.tensor->shape, place.tensor->shape) << name;
         EXPECT_TRUE(bytes_of(other) == bytes_of(place)) << name;
       }
-      const auto written = base::parse_json(slurp(scratch.path + "/exported/config.json"), "written");
+      EXPECT_EQ(slurp(scratch.path + "/exported/config.json"), slurp(golden(m) + "/config.json"));
+      // Without the recorded text, config.json is made from the model.
+      std::vector<std::string> left_out;
+      const auto& model = reader.state().model;
+      const auto& family = checkpoint::family_of(model, result.family->model_type);
+      EXPECT_EQ(family.model_type, result.family->model_type);
+      const auto written = checkpoint::config_of(family, model, "float32", left_out);
       const auto original = base::parse_json(slurp(golden(m) + "/config.json"), "original");
+      EXPECT_TRUE(left_out.empty()) << left_out.front();
       EXPECT_EQ(written["architectures"][0], m.architecture);
       for (const auto& [key, value] : written.items())
         if (original.contains(key) && !original[key].is_null() && !key.ends_with("_token_id")) {
           EXPECT_EQ(original[key], value) << key;
         }
+      const auto made = checkpoint::model_of_config(nlohmann::json(written), model.name, "made");
+      EXPECT_TRUE(checkpoint::computes_same(made.model, model));
       const checkpoint::ImportResult again = import(scratch.path + "/exported", scratch.path + "/again");
       for (const auto& [path, tensor] : again.manifest.tensors)
         EXPECT_EQ(tensor.fingerprint, reader.manifest().tensors.at(path).fingerprint) << path;

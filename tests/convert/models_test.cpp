@@ -336,7 +336,8 @@ TEST(Export, RefusesModelsOfNoFamily) {
   EXPECT_STREQ(checkpoint::family_of(m).model_type, "gpt2");
   for (const auto& change : std::vector<std::function<void(plan::ModelConfig&)>>{
            [](auto& c) { c.biases = plan::Biases::off; }, [](auto& c) { c.kv_heads = 2; },
-           [](auto& c) { c.norm = plan::Norm::rms; }, [](auto& c) { c.positions = plan::Positions::rotary; },
+           [](auto& c) { c.norm = plan::Norm::rms; }, [](auto& c) { c.attention.window_tokens = {0, 8}; },
+           [](auto& c) { c.positions = plan::Positions::rotary; },
            [](auto& c) { c.activation = plan::Activation::swiglu; },
            [](auto& c) { c.norm_position = plan::NormPosition::post; }, [](auto& c) { c.embedding_norm = true; },
            [](auto& c) { c.segments = 2; }, [](auto& c) { c.head = plan::HeadForm::masked; },

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/hugging_face: tiny models of transformers, saved by it, with their logits and greedy continuations.
 
-    python3 tests/golden/hugging_face_golden.py [OUTPUT_FOLDER]
+    python3 tests/golden/hugging_face_golden.py [OUTPUT_FOLDER [NAME...]]
     python3 tests/golden/hugging_face_golden.py --check MODEL EXPECTED.json TOLERANCE
 
 Each folder has config.json and its tensors in safetensors, as save_pretrained wrote them, and expected.json: a prompt, the logits behind each
@@ -16,7 +16,11 @@ import sys
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertForMaskedLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,
+                          Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Phi3Config,
+                          Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, RobertaConfig,
+                          RobertaForMaskedLM)
 
 VOCABULARY = 41
 PROMPT = [7, 3, 38, 0, 21, 21, 40]
@@ -55,8 +59,34 @@ def bert(seed, **other):
                                       max_position_embeddings=20, initializer_range=0.3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **other))
 
 
+# Families since Llama share most names of their configuration.
+def decoder(config, model, seed, **other):
+    torch.manual_seed(seed)
+    shape = dict(num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, intermediate_size=20, vocab_size=VOCABULARY,
+                 max_position_embeddings=20, initializer_range=0.3, bos_token_id=0, eos_token_id=0, pad_token_id=None)
+    return model(config(**{**shape, **other}))
+
+
+def roberta(seed, **other):
+    torch.manual_seed(seed)
+    return RobertaForMaskedLM(RobertaConfig(num_hidden_layers=2, hidden_size=12, num_attention_heads=3, intermediate_size=20, vocab_size=VOCABULARY, type_vocab_size=1,
+                                            max_position_embeddings=22, initializer_range=0.3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **other))
+
+
+def neox(seed, **other):
+    torch.manual_seed(seed)
+    return GPTNeoXForCausalLM(GPTNeoXConfig(num_hidden_layers=2, hidden_size=32, num_attention_heads=2, intermediate_size=24, vocab_size=VOCABULARY,
+                                            max_position_embeddings=20, initializer_range=0.3, bos_token_id=0, eos_token_id=0, **other))
+
+
+# Original lengths below the prompt's, so that scaled angles show.
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+YARN = {"rope_type": "yarn", "rope_theta": 50.0, "factor": 4.0, "original_max_position_embeddings": 24, "beta_fast": 4.0, "beta_slow": 1.0}
+LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
+
+
 def sees_both_ways(model):
-    return isinstance(model, BertForMaskedLM)
+    return isinstance(model, (BertForMaskedLM, RobertaForMaskedLM))
 
 
 # Biases and norms are drawn, too: where all are 0 or 1 nothing shows that they came to their places.
@@ -65,10 +95,17 @@ def stir(model):
         for name, p in model.named_parameters():
             if p.dim() == 1:
                 p.add_(torch.randn_like(p) * 0.2)
+            elif p.dim() == 3:  # experts' weights, which some families begin with other spreads
+                p.normal_(0, 0.3)
     return model.eval()
 
 
+only = []
+
+
 def make(folder, name, build, dtype=torch.float32, shard=None):
+    if only and name not in only:
+        return
     place = os.path.join(folder, name)
     shutil.rmtree(place, ignore_errors=True)
     for seed in range(1, 100):
@@ -96,7 +133,7 @@ def make(folder, name, build, dtype=torch.float32, shard=None):
 
 
 def check(path, expected, tolerance):
-    both_ways = json.load(open(os.path.join(path, "config.json")))["model_type"] == "bert"
+    both_ways = json.load(open(os.path.join(path, "config.json")))["model_type"] in ("bert", "roberta")
     model, report = (AutoModelForMaskedLM if both_ways else AutoModelForCausalLM).from_pretrained(path, output_loading_info=True, dtype=torch.float32)
     wrong = {k: v for k, v in report.items() if v}
     if wrong:
@@ -118,6 +155,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 1 and sys.argv[1] == "--check":
         check(*sys.argv[2:])
     else:
+        only = sys.argv[2:]
         where = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "hugging_face")
         make(where, "gpt2", gpt2)
         make(where, "gpt2-untied", lambda s: gpt2(s, tie_word_embeddings=False, n_inner=20, layer_norm_epsilon=1e-4), dtype=torch.float16)
@@ -125,4 +163,24 @@ if __name__ == "__main__":
         make(where, "llama-3", lambda s: llama(s, num_key_value_heads=2, rope_theta=500000.0, rms_norm_eps=1e-5), dtype=torch.bfloat16)
         make(where, "llama-3-tied", lambda s: llama(s, num_key_value_heads=1, rope_theta=500000.0, tie_word_embeddings=True, attention_bias=True, mlp_bias=True))
         make(where, "bert", bert)
+        make(where, "llama-3.1", lambda s: decoder(LlamaConfig, LlamaForCausalLM, s, head_dim=8, rope_parameters=dict(LLAMA3)))
+        make(where, "llama-linear", lambda s: decoder(LlamaConfig, LlamaForCausalLM, s, attention_bias=True, rope_parameters=dict(LINEAR)))
+        make(where, "mistral", lambda s: decoder(MistralConfig, MistralForCausalLM, s, head_dim=6, sliding_window=4))
+        make(where, "mixtral", lambda s: decoder(MixtralConfig, MixtralForCausalLM, s, num_local_experts=4, num_experts_per_tok=2))
+        make(where, "qwen2", lambda s: decoder(Qwen2Config, Qwen2ForCausalLM, s, num_hidden_layers=3, use_sliding_window=True, sliding_window=3, max_window_layers=1))
+        make(where, "qwen2-yarn", lambda s: decoder(Qwen2Config, Qwen2ForCausalLM, s, hidden_size=64, tie_word_embeddings=True, rope_parameters=dict(YARN)), shard="30KB")
+        make(where, "qwen3", lambda s: decoder(Qwen3Config, Qwen3ForCausalLM, s, head_dim=6, tie_word_embeddings=True))
+        make(where, "qwen3-moe", lambda s: decoder(Qwen3MoeConfig, Qwen3MoeForCausalLM, s, head_dim=6, num_hidden_layers=3, num_experts=4, num_experts_per_tok=2,
+                                                   moe_intermediate_size=12, mlp_only_layers=[0], norm_topk_prob=True))
+        make(where, "olmo2", lambda s: decoder(Olmo2Config, Olmo2ForCausalLM, s))
+        make(where, "olmoe", lambda s: decoder(OlmoeConfig, OlmoeForCausalLM, s, num_experts=4, num_experts_per_tok=2))
+        make(where, "phi3", lambda s: decoder(Phi3Config, Phi3ForCausalLM, s, sliding_window=4, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}))
+        make(where, "gpt-neox", neox)
+        make(where, "gpt-neox-sequential", lambda s: neox(s, use_parallel_residual=False, hidden_act="relu"))
+        make(where, "gemma2", lambda s: decoder(Gemma2Config, Gemma2ForCausalLM, s, head_dim=6, num_hidden_layers=3, sliding_window=4, query_pre_attn_scalar=9, attn_logit_softcapping=2.0, final_logit_softcapping=3.0))
+        make(where, "gemma3", lambda s: decoder(Gemma3TextConfig, Gemma3ForCausalLM, s, head_dim=6, num_hidden_layers=4, sliding_window=4, query_pre_attn_scalar=6,
+                                                layer_types=["sliding_attention", "full_attention"] * 2,
+                                                rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0},
+                                                                 "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}))
+        make(where, "roberta", roberta)
         make(where, "bert-new-gelu", lambda s: bert(s, hidden_act="gelu_new", type_vocab_size=3, layer_norm_eps=1e-5), dtype=torch.bfloat16, shard="6KB")

@@ -44,6 +44,7 @@ constexpr const char* examples =
 
 struct Settings {
   std::string source, destination, from, to, dtype, model_file, max_shard = "5GB", progress = "auto";
+  std::vector<std::string> ignored_keys;
   int threads = 0;
   bool force = false, json = false;
   base::Existing existing() const { return force ? base::Existing::replace : base::Existing::refuse; }
@@ -76,6 +77,11 @@ void add_options(CLI::App& app, Settings& s) {
          "--from: also write the model's description into this new TOML file, for partition-model --model [none]")
       ->type_name("FILE")
       ->group("Work");
+  app.add_option("--ignore-keys", s.ignored_keys,
+                 "--from: keys of config.json, separated by commas, that may be unknown here [none]")
+      ->delimiter(',')
+      ->type_name("KEY,...")
+      ->group("Work");
   app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
       ->group("Running");
@@ -96,6 +102,8 @@ void require_direction(const CLI::App& app, const Settings& s) {
   if (!s.to.empty() && !s.model_file.empty())
     throw base::UsageError("--model-file is only for --from",
                            "leave it out: inspect SRC shows the model of a checkpoint");
+  if (!s.to.empty() && !s.ignored_keys.empty())
+    throw base::UsageError("--ignore-keys is only for --from", "leave it out: an export reads no config.json");
   if (!s.from.empty() && s.dtype == "f16")
     throw base::UsageError("--dtype f16 is only for --to: no run computes in f16", "--dtype f32 holds f16 exactly");
 }
@@ -172,6 +180,7 @@ base::ExitCode write_safetensors(const Settings& s, const std::string& checkpoin
   std::vector<std::string> notes;
   for (const auto& note : r.notes)
     notes.push_back(fmt::format("config.json of {} has no {}", r.family->model_type, note));
+  notes.insert(notes.end(), r.warnings.begin(), r.warnings.end());
   return report(s,
                 {{{"output", base::text_of_path(s.destination)},
                   {"source", base::text_of_path(source.path())},
@@ -179,7 +188,8 @@ base::ExitCode write_safetensors(const Settings& s, const std::string& checkpoin
                   {"model_type", r.family->model_type},
                   {"dtype", dtype},
                   {"tensors", r.tensors},
-                  {"files", r.files}},
+                  {"files", r.files},
+                  {"companions", r.companions}},
                  fmt::format("step {} as {} in {}, {} in {}", source.state().step, r.family->model_type, dtype,
                              base::counted(static_cast<std::int64_t>(r.tensors), "tensor"),
                              base::counted(static_cast<std::int64_t>(r.files.size()), "file")),
@@ -195,6 +205,7 @@ base::ExitCode read_safetensors(const Settings& s) {
   checkpoint::ImportOptions o;
   o.existing = s.existing(), o.threads = base::threads_or_all(s.threads);
   if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
+  o.ignored_keys = s.ignored_keys;
   o.versions = engine::build_versions();
   o.isa = engine::instructions_of;
   o.tokenizer_problem = [](const std::string& path) -> std::string {

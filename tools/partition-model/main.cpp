@@ -75,15 +75,13 @@ SetFacts facts_of(const std::string& set) {
 // Without shards, the vocabulary is the one of published models of this kind.
 struct Published {
   std::int64_t vocabulary;
-  const char* name;
+  std::string name;
 };
 Published published(const plan::ModelConfig& model) {
-  if (model.name == "gpt3-175b") return {51200, "GPT-3"};
-  if (model.name == "nlg-350m-moe-128") return {51200, "the models of DeepSpeed-MoE"};
-  if (model.name == "mixtral-8x7b") return {32000, "Mixtral"};
-  if (model.name == "deepseek-16b") return {102400, "DeepSeekMoE"};
-  if (model.head == plan::HeadForm::masked) return {30522, "BERT"};
-  return model.positions == plan::Positions::rotary ? Published{128256, "Llama 3"} : Published{50257, "GPT-2"};
+  if (const auto vocabulary = plan::published_vocabulary(model.name); vocabulary > 0) return {vocabulary, model.name};
+  if (model.head == plan::HeadForm::masked) return {plan::published_vocabulary("bert-base"), "BERT"};
+  return model.positions == plan::Positions::rotary ? Published{plan::published_vocabulary("llama-8b"), "Llama 3"}
+                                                    : Published{plan::published_vocabulary("gpt2"), "GPT-2"};
 }
 
 void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {

@@ -168,8 +168,10 @@ int main(int argc, char** argv) {
       app, "Trains a transformer on token shards; the same bits on any number of ranks.", examples,
       "shard-data, partition-model, inspect, generate; tools/guide, tools/train/examples (installed: share/trainyard)");
   tools::ConfigFlags flags(app, fields);
-  app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" +
-             app.get_footer());
+  app.footer(
+      "Presets for --model: gpt2 llama-3.1-8b qwen3-0.6b gemma-2-2b mixtral-8x7b bert-base ...\n  (train --help-model "
+      "lists all)\n\n" +
+      app.get_footer());
   app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
   app.add_flag("--print-config", switches.print_config, "print settings and where each came from, and stop")
       ->group("Settings");

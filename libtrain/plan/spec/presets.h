@@ -10,6 +10,9 @@
 namespace trainyard::plan {
 
 std::vector<std::string> preset_names();
-ModelConfig preset(std::string_view name);  // has 1 lane; UsageError names the nearest preset
+// Has 1 lane and vocabulary 0: it comes from the shards. UsageError names the nearest preset.
+ModelConfig preset(std::string_view name);
+// Tokens in the vocabulary of the published model; 0: no such model was published.
+std::int64_t published_vocabulary(std::string_view name);
 
 }  // namespace trainyard::plan

@@ -1,0 +1,28 @@
+// Files that stand beside the weights of a Hugging Face model: its tokenizer, generation settings and chat template.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+// Whether a file of this name goes along with a model.
+bool is_companion(std::string_view name);
+
+// What an import records in provenance.hugging_face, and what the checkpoints of runs keep that begin with it: the text
+// of config.json, and name, bytes and CRC32C of each companion in `folder`.
+nlohmann::json record_of_model(const std::string& folder, const std::string& config);
+
+// The recorded text of config.json; empty if there is none.
+std::string recorded_config(const nlohmann::json& provenance);
+
+// Copies the recorded companions to `destination`, which has room for them. A file that is gone or has changed since
+// the import is left out, with a sentence in `notes`. Returns their names.
+std::vector<std::string> copy_companions(const nlohmann::json& provenance, const std::string& destination,
+                                         std::vector<std::string>& notes);
+std::int64_t companion_bytes(const nlohmann::json& provenance);
+
+}  // namespace trainyard::checkpoint
