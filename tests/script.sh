@@ -71,7 +71,7 @@ refused() {
   kept "$@"
   [ "$code" = "$want" ] || fail "exit code $code, not $want: $*"
   [ ! -s out ] || fail "writes to stdout: $*"
-  [ "$(grep -c "^\(shard-data\|partition-model\|train\|inspect\|generate\|profile-comm\|reshard-checkpoint\|convert-checkpoint\): .*\($words\)" err)" = 1 ] || fail "does not say '$words' once: $*"
+  [ "$(grep -c "^\(shard-data\|partition-model\|train\|inspect\|generate\|score\|profile-comm\|reshard-checkpoint\|convert-checkpoint\): .*\($words\)" err)" = 1 ] || fail "does not say '$words' once: $*"
   grep -q '^  try: ' err || fail "nothing to try: $*"
   [ "$(wc -c <err)" -lt 2000 ] || fail "a message of $(wc -c <err) bytes: $*"
 }

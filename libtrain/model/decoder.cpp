@@ -71,12 +71,18 @@ void Decoder::evaluate(Step& step, Flow& flow, Saved& saved) {
 }
 
 void Decoder::logits(Step& step, Saved& saved, std::int64_t at, base::View out) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t s = 0; s < step.micro.batch(); ++s) rows.push_back(s * step.micro.sequence() + at);
+  logits(step, saved, {rows, out, {}});
+}
+
+void Decoder::logits(Step& step, Saved& saved, const LogitRows& wanted) {
   auto* head = dynamic_cast<HeadBlock*>(blocks_.back().get());
   if (head == nullptr)
     throw base::Unsupported("the model's last block gives no logits", "register a head derived from HeadBlock");
   auto flow = open(step, saved);
   for (std::size_t i = 0; i + 1 < blocks_.size(); ++i) blocks_[i]->forward(step, flow, saved);
-  head->logits(step, flow, saved, at, out);
+  head->logits(step, flow, saved, wanted);
   saved.pop();
 }
 

@@ -12,6 +12,8 @@
 
 namespace trainyard::model {
 
+struct LogitRows;  // model/head_block.h
+
 // Sees the hidden states behind every block: its output in forward, the gradient of its input in backward. An empty
 // Observer is not called.
 using Observer = std::function<void(const Block& block, base::View stream)>;
@@ -66,6 +68,8 @@ class Decoder {
   // Evaluation: logits of position `at` of each sequence. out [b, stored vocabulary] is f32, or f64 when that is the
   // working dtype.
   void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
+  // Evaluation: logits of some rows of the micro-batch, a few at a time.
+  void logits(Step& step, Saved& saved, const LogitRows& wanted);
 
  private:
   using Pass = void (Block::*)(Step&, Flow&, Saved&);

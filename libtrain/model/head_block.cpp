@@ -278,7 +278,7 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
   loss.close();
 }
 
-void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out) {
+void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, const LogitRows& wanted) {
   TRAINYARD_ASSERT(step.collectives->ranks() == 1, "whole logits on {} ranks that share the table",
                    step.collectives->ranks());
   const auto leases = lease(step);
@@ -286,9 +286,19 @@ void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t 
   const auto normed = rows(step, leases.own, flow.main, t);
   tensor::ArenaScope scope(step.exec.scratch());
   const auto bias = wide_bias(step, leases.bias);
-  for (std::int64_t s = 0; s < step.micro.batch(); ++s)
-    kernels::linear_forward(step.exec, normed.row_range(s * step.micro.sequence() + at, 1), leases.table, bias,
-                            out.row_range(s, 1));
+  const auto all = static_cast<std::int64_t>(wanted.rows.size());
+  for (std::int64_t first = 0; first < all; first += wanted.place.rows()) {
+    const auto count = std::min(wanted.place.rows(), all - first);
+    for (std::int64_t i = 0; i < count;) {  // neighbours are one product
+      const auto* rows = wanted.rows.data() + first;
+      auto end = i + 1;
+      while (end < count && rows[end] == rows[end - 1] + 1) ++end;
+      kernels::linear_forward(step.exec, normed.row_range(rows[i], end - i), leases.table, bias,
+                              wanted.place.row_range(i, end - i));
+      i = end;
+    }
+    if (wanted.seen) wanted.seen(first, count);
+  }
 }
 
 }  // namespace trainyard::model

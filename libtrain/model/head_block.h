@@ -4,10 +4,21 @@
 
 #include "libtrain/model/norm_part.h"
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace trainyard::model {
+
+// Rows whose logits are wanted, a few at a time.
+struct LogitRows {
+  std::span<const std::int64_t> rows;  // of the micro-batch's b * T rows, ascending
+  base::View
+      place;  // [at most plan::head_chunk_tokens(device), stored vocabulary] f32 (f64 with the f64 working dtype)
+  // Called when `place` has the logits of rows [first, first + count) of the list.
+  std::function<void(std::int64_t first, std::int64_t count)> seen;
+};
 
 // Training: forward saves the normed hidden states (plan::head_tensors) and leases only what comes before the table.
 // backward makes logits of plan::head_chunk_tokens(device) tokens at a time. Each tensor-parallel rank makes the
@@ -30,9 +41,8 @@ class HeadBlock : public Block {
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
   void backward(Step& step, Flow& flow, Saved& saved) override;
 
-  // Evaluation, one rank: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64
-  // working dtype).
-  void logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out);
+  // Evaluation, one rank.
+  void logits(Step& step, const Flow& flow, Saved& saved, const LogitRows& wanted);
 
  private:
   struct Loss;

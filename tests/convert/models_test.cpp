@@ -337,7 +337,7 @@ TEST(Export, RefusesModelsOfNoFamily) {
   for (const auto& change : std::vector<std::function<void(plan::ModelConfig&)>>{
            [](auto& c) { c.biases = plan::Biases::off; }, [](auto& c) { c.kv_heads = 2; },
            [](auto& c) { c.norm = plan::Norm::rms; }, [](auto& c) { c.attention.window_tokens = {0, 8}; },
-           [](auto& c) { c.positions = plan::Positions::rotary; },
+           [](auto& c) { c.positions = plan::Positions::rotary, c.tied = false, c.rotary.scaling = plan::RotaryScaling::llama3; },
            [](auto& c) { c.activation = plan::Activation::swiglu; },
            [](auto& c) { c.norm_position = plan::NormPosition::post; }, [](auto& c) { c.embedding_norm = true; },
            [](auto& c) { c.segments = 2; }, [](auto& c) { c.head = plan::HeadForm::masked; },
@@ -360,7 +360,7 @@ TEST(Export, RefusesModelsOfNoFamily) {
   for (const auto& change : std::vector<std::function<void(plan::ModelConfig&)>>{
            [](auto& c) { c.biases = plan::Biases::off; }, [](auto& c) { c.kv_heads = 2; },
            [](auto& c) { c.tied = false; }, [](auto& c) { c.norm = plan::Norm::rms; },
-           [](auto& c) { c.positions = plan::Positions::rotary; },
+           [](auto& c) { c.positions = plan::Positions::rotary, c.tied = false, c.rotary.scaling = plan::RotaryScaling::llama3; },
            [](auto& c) { c.activation = plan::Activation::swiglu; },
            [](auto& c) { c.norm_position = plan::NormPosition::pre; }, [](auto& c) { c.embedding_norm = false; },
            [](auto& c) { c.segments = 0; }, [](auto& c) { c.head = plan::HeadForm::linear; },

@@ -10,8 +10,8 @@ python=${TRAINYARD_PYTHON:-python3}
 "$python" -c 'import torch, transformers' 2>/dev/null || skipped "$python has no torch and transformers (TRAINYARD_PYTHON says which python has)"
 export HF_HUB_OFFLINE=1
 
-for model in gpt2 gpt2-untied llama-2 llama-3 llama-3-tied bert bert-new-gelu; do
-  golden=$source/tests/golden/hugging_face/$model
+for golden in "$source"/tests/golden/hugging_face/*/; do
+  model=$(basename "$golden")
   expect 0 convert-checkpoint "$golden" in-$model --from safetensors
   expect 0 convert-checkpoint in-$model f32-$model --to safetensors --dtype f32
   expect 0 convert-checkpoint in-$model bf16-$model --to safetensors --dtype bf16 --max-shard 5kB

@@ -93,7 +93,8 @@ class Reader {
 
 // Command lines of programs that the string names. Their flags are the same, whichever program has the message.
 const std::set<std::string> programs = {"convert-checkpoint", "generate",           "inspect",    "partition-model",
-                                        "profile-comm",       "reshard-checkpoint", "shard-data", "train"};
+                                        "profile-comm",       "reshard-checkpoint", "score",      "shard-data",
+                                        "train"};
 constexpr std::array other_commands = {"sbatch --mem",
                                        "srun --mpi=",
                                        "zstd -dc --long=",

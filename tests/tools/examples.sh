@@ -21,7 +21,7 @@ mkdir llama3 && cp "$golden" llama3/tokenizer.json
 jq -Rc 'select(length > 0) | {text: .}' book.txt | gzip >book.jsonl.gz
 
 ran=()
-for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do
+for program in shard-data partition-model train inspect generate score profile-comm reshard-checkpoint convert-checkpoint; do
   mapfile -t examples < <("$program" --help | sed -n '/^Examples:/,/^$/p' | sed -e ':a' -e '/\\$/{N;s/ *\\\n */ /;ta' -e '}' | sed -n 's/^  //p')
   [ ${#examples[@]} -ge 2 ] || fail "$program --help has ${#examples[@]} examples"
   for example in "${examples[@]}"; do

@@ -15,6 +15,8 @@ for i in $(seq 1 60); do printf 'line %d of a small text about trains and yards,
 shard-data --input text --split paragraphs --output data --validation 0.2 >out 2>err || { fail "no shards: $(cat err)"; exit 1; }
 train --model gpt2-nano --data data --output run --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >out 2>err || { fail "no run: $(cat err)"; exit 1; }
 
+echo '{"context": "a", "endings": ["b", "c"], "answer": 0}' >questions.jsonl
+
 # A correct command, to which a flag is added. With a program that has --dry-run, it writes and measures nothing.
 command_of() {
   case $1 in
@@ -23,6 +25,7 @@ command_of() {
     train) echo "train --model gpt2-nano --data data --output out-run --sequence 16 --global-batch 2 --threads 1 --dry-run" ;;
     inspect) echo "inspect run" ;;
     generate) echo "generate --checkpoint run --tokens 2 --threads 1" ;;
+    score) echo "score --checkpoint run --input questions.jsonl --threads 1" ;;
     profile-comm) echo "profile-comm --dry-run" ;;
     reshard-checkpoint) [ "$2" = --tolerance ] && echo "reshard-checkpoint --diff run run" || echo "reshard-checkpoint run made --force" ;;
     convert-checkpoint) case $2 in --to | --from) echo "convert-checkpoint run model --force" ;; *) echo "convert-checkpoint run model --force --to safetensors" ;; esac ;;
@@ -45,7 +48,7 @@ never_legal() {
 values=("" nan 1e999 -1)
 [ "$selection" = all ] && values+=(-nan inf -inf abc -99999999999999999999 99999999999999999999 9223372036854775807 4294967296 0 1 0x10 '1 2' 1e-320 -0 '%s%n' '../..' "$(head -c 3000 /dev/zero | tr '\0' x)" $'a\nb' $'\xff\xfe')
 
-for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do
+for program in shard-data partition-model train inspect generate score profile-comm reshard-checkpoint convert-checkpoint; do
   flags=$(flags_of "$program")
   [ "$(wc -l <<<"$flags")" -ge 1 ] && [ -n "$flags" ] || fail "$program --help shows no flags"
   while read -r flag kind; do

@@ -5,7 +5,7 @@
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 
-for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do
+for program in shard-data partition-model train inspect generate score profile-comm reshard-checkpoint convert-checkpoint; do
   timeout 20 "$program" --help >help 2>err </dev/null || fail "$program --help: exit code $?"
   [ ! -s err ] || fail "$program --help writes to stderr"
   sed '/^Usage:/,$d' help | tr '\n' ' ' | grep -Eq '^[A-Z].*[.] $' || fail "$program --help begins with: $(head -2 help)"

@@ -12,8 +12,8 @@ cp -r "$source/tests/tools/outside" "$folder/outside"
 if grep -rlF -e "$source/" -e "$build/" "$folder/installed/lib" --include='*.cmake'; then echo "the package names the build tree"; exit 1; fi
 "$folder/build/outside_plan"
 "$folder/build/outside" "$source/datasets/golden/set-1" "$folder/run"
-for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do "$folder/installed/bin/$program" --version >/dev/null; done
-for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do
+for program in shard-data partition-model train inspect generate score profile-comm reshard-checkpoint convert-checkpoint; do "$folder/installed/bin/$program" --version >/dev/null; done
+for program in shard-data partition-model train inspect generate score profile-comm reshard-checkpoint convert-checkpoint; do
   [ -s "$folder/installed/share/man/man1/$program.1" ] && [ -s "$folder/installed/share/bash-completion/completions/$program" ] || { echo "$program has no manual page or completion"; exit 1; }
 done
 same "$source/tools/train/examples" installed/share/trainyard/examples "the example files"

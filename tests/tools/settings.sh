@@ -344,7 +344,7 @@ expect 0 partition-model --model example.toml --vocabulary 257
 "${base[@]}" --progress never >/dev/null 2>err || fail "exit $? of a small run: $(cat err)"
 "${plan[@]}" --output plan2.json
 full() { local code=0; timeout 60 "$@" >/dev/full 2>err </dev/null || code=$?; [ $code = 4 ] || fail "exit $code, expected 4, with a full stdout: $* ($(cat err))"; }
-for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do full "$program" --help; full "$program" --version; done
+for program in shard-data partition-model train inspect generate score profile-comm reshard-checkpoint convert-checkpoint; do full "$program" --help; full "$program" --version; done
 full train --help-model
 full "${base[@]}" --print-config
 full "${base[@]}" --dry-run

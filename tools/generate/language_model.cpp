@@ -3,7 +3,6 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/named.h"
-#include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/objective.h"
@@ -14,19 +13,6 @@
 namespace trainyard::generate {
 
 namespace {
-
-// The model for generation. Only a causal model predicts next tokens. Experts drop no token, so that a token does not
-// depend on the tokens that are read with it.
-plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
-  auto m = reader.state().model;
-  if (plan::objective_of(m) == plan::Objective::masked)
-    throw base::InputError(
-        fmt::format("the model of {} is not causal (attention-causal off): it predicts hidden tokens, not the next one",
-                    reader.path()),
-        "train --evaluate measures how well it predicts them");
-  if (plan::has_experts(m)) m.experts.evaluation_capacity_factor = "none";
-  return m;
-}
 
 plan::MicroShape largest(const plan::ModelConfig& m, int threads) {
   return {{1, plan::longest_sequence(m)}, {base::DType::f32, threads}};
@@ -41,52 +27,22 @@ int threads_for_one(const plan::ModelConfig& m, int threads) {
 
 }  // namespace
 
+plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
+  auto m = reader.state().model;
+  if (plan::objective_of(m) == plan::Objective::masked)
+    throw base::InputError(
+        fmt::format("the model of {} is not causal (attention-causal off): it predicts hidden tokens, not the next one",
+                    reader.path()),
+        "train --evaluate measures how well it predicts them");
+  if (plan::has_experts(m)) m.experts.evaluation_capacity_factor = "none";
+  return m;
+}
+
 std::string find_checkpoint(const std::string& path) { return checkpoint::named_checkpoint(path); }
-
-// A parameter store of whole weights, which are read once. Nothing is gathered, and there are no gradients.
-class LanguageModel::Weights : public params::ParameterStore {
- public:
-  Weights(checkpoint::Reader& reader, const plan::ModelConfig& model, int threads)
-      : flat_groups_(plan::flat_groups(model)) {
-    checkpoint::ReadSums sums(reader, threads);
-    std::int64_t bytes = 0;
-    for (const auto& flat_group : flat_groups_) {
-      layouts_.push_back(plan::layout(flat_group, 1));
-      bytes += base::aligned(layouts_.back().padded * 4);
-    }
-    arena_ = std::make_unique<tensor::Arena>(tensor::Category::parameters, bytes);
-    for (std::size_t u = 0; u < flat_groups_.size(); ++u) {
-      flat_.push_back(arena_->allocate(base::DType::f32, {layouts_[u].padded}));
-      reader.read_shard(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
-      sums.add(checkpoint::Kind::model, flat_groups_[u], plan::Topology(), 0, flat_.back().ptr<float>());
-    }
-    sums.require();
-  }
-
- protected:
-  void acquire(plan::Occurrence) override {}
-  void give_back(plan::Occurrence) override {}
-  base::View weight(plan::Occurrence occurrence, int slot) override {
-    const auto u = static_cast<std::size_t>(occurrence.flat_group), s = static_cast<std::size_t>(slot);
-    const auto& shape = flat_groups_[u].parameters[s].stored;
-    float* p = flat_[u].ptr<float>() + layouts_[u].offsets[s];
-    return shape.size() == 1 ? base::View::of(p, {shape[0]}) : base::View::of(p, {shape[0], shape[1]});
-  }
-  void open(plan::Occurrence, int) override { no_gradients(); }
-  base::View gradient(plan::Occurrence, int, int) override { no_gradients(); }
-  void commit(plan::Occurrence, int) override { no_gradients(); }
-
- private:
-  [[noreturn]] static void no_gradients() { throw std::logic_error("weights for generation take no gradients"); }
-  std::vector<plan::FlatGroup> flat_groups_;
-  std::vector<plan::FlatLayout> layouts_;
-  std::unique_ptr<tensor::Arena> arena_;
-  std::vector<base::View> flat_;
-};
 
 LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads, WeightsAre weights)
     : config_(for_generation(reader)), room_(plan::longest_sequence(config_)),
-      weights_(weights == WeightsAre::kept ? std::make_unique<Weights>(reader, config_, threads) : nullptr),
+      weights_(weights == WeightsAre::kept ? std::make_unique<KeptWeights>(reader, config_, threads) : nullptr),
       streamed_(weights == WeightsAre::kept ? nullptr : std::make_unique<StreamedStore>(reader, config_)),
       decoder_(config_), activations_(tensor::Category::activations,
                                       plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),

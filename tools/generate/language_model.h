@@ -5,6 +5,7 @@
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
 #include "libtrain/model/kv_cache.h"
+#include "tools/generate/kept_weights.h"
 #include "tools/generate/streamed_store.h"
 
 #include <cstdint>
@@ -18,6 +19,10 @@ namespace trainyard::generate {
 // Returns the folder of a checkpoint: `path` itself, or the newest whole checkpoint in it or in its subfolder
 // `checkpoints` (of a run). InputError when there is none.
 std::string find_checkpoint(const std::string& path);
+
+// The checkpoint's model as programs compute it that read text. Only a causal model predicts next tokens (InputError).
+// Experts drop no token, so that a token does not depend on the tokens that are read with it.
+plan::ModelConfig for_generation(const checkpoint::Reader& reader);
 
 // kept: every weight is in memory. streamed: each pass reads them from the checkpoint (streamed_store.h); the same
 // bits.
@@ -43,10 +48,9 @@ class LanguageModel {
  private:
   std::span<const float> pass(std::span<const std::int32_t> tokens);
 
-  class Weights;
   plan::ModelConfig config_;
   std::int64_t room_;
-  std::unique_ptr<Weights> weights_;         // null: they are streamed
+  std::unique_ptr<KeptWeights> weights_;     // null: they are streamed
   std::unique_ptr<StreamedStore> streamed_;  // null: they are kept
   model::Decoder decoder_;
   tensor::Arena activations_, workspace_, kept_;

@@ -74,11 +74,14 @@ Beginning beginning_for(const Options& options, const data::Tokenizer& tokenizer
                       is_imported(state) ? data::begin_beside(tokenizer.source()) : data::BeginBeside());
 }
 
-}  // namespace
+WeightsAre weights_of(const Options& options) {
+  return options.stream_weights ? WeightsAre::streamed : WeightsAre::kept;
+}
 
-Loaded load(const Options& options, const std::optional<std::string>& prompt) {
+// Opens the checkpoint that the options name, and lets `read` read its weights.
+template <class To, class Read> To opened(const Options& options, const Read& read) {
   return checkpoint::looking_again({options.checkpoint}, [&] {
-    Loaded out;
+    To out;
     out.folder = find_checkpoint(options.checkpoint);
     checkpoint::reading({out.folder}, [&] {
       checkpoint::Reader reader(out.folder);
@@ -86,12 +89,25 @@ Loaded load(const Options& options, const std::optional<std::string>& prompt) {
       out.step = state.step;
       out.tokenizer = tokenizer_for(options, out.folder, state);
       out.beginning = beginning_for(options, *out.tokenizer, state);
-      if (prompt)
-        out.prompt = prompt_tokens(*out.tokenizer, *prompt, plan::longest_sequence(state.model), out.beginning);
-      out.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads),
-                                                  options.stream_weights ? WeightsAre::streamed : WeightsAre::kept);
+      read(reader, out);
     });
     return out;
+  });
+}
+
+}  // namespace
+
+Loaded load(const Options& options, const std::optional<std::string>& prompt) {
+  return opened<Loaded>(options, [&](checkpoint::Reader& reader, Loaded& out) {
+    if (prompt)
+      out.prompt = prompt_tokens(*out.tokenizer, *prompt, plan::longest_sequence(reader.state().model), out.beginning);
+    out.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads), weights_of(options));
+  });
+}
+
+LoadedScorer load_scorer(const Options& options, std::int64_t batch) {
+  return opened<LoadedScorer>(options, [&](checkpoint::Reader& reader, LoadedScorer& out) {
+    out.scorer = std::make_unique<Scorer>(reader, compute_threads(options.threads), batch, weights_of(options));
   });
 }
 

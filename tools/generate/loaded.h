@@ -6,6 +6,7 @@
 #include "tools/generate/language_model.h"
 #include "tools/generate/options.h"
 #include "tools/generate/prompt.h"
+#include "tools/generate/scorer.h"
 
 #include <cstdint>
 #include <memory>
@@ -14,17 +15,27 @@
 
 namespace trainyard::generate {
 
-struct Loaded {
+struct Opened {
   std::string folder;  // the checkpoint's
   std::int64_t step = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;
   Beginning beginning;
+};
+
+struct Loaded : Opened {
   PromptTokens prompt;  // tokens of the prompt that load() was given
   std::unique_ptr<LanguageModel> model;
+};
+
+struct LoadedScorer : Opened {
+  std::unique_ptr<Scorer> scorer;
 };
 
 // Loads the checkpoint and tokenizer that the options name. A wrong `prompt` is refused before the weights are read.
 // InputError for parts that do not exist or do not belong together.
 Loaded load(const Options& options, const std::optional<std::string>& prompt);
+
+// The same for scores of texts, at most `batch` in a pass.
+LoadedScorer load_scorer(const Options& options, std::int64_t batch);
 
 }  // namespace trainyard::generate

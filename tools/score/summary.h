@@ -1,0 +1,31 @@
+// Summary: accuracy and perplexity, by group.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace trainyard::generate {
+
+class Summary {
+ public:
+  // A question with an answer: whether the likeliest ending is right, and the one that is likeliest by character.
+  void add_choice(const std::string& group, bool correct, std::optional<bool> correct_by_character);
+  void add_text(const std::string& group, double log_likelihood, std::int64_t tokens, std::int64_t bytes);
+  nlohmann::ordered_json json() const;
+  std::string text() const;  // a table
+
+ private:
+  struct Group {
+    std::int64_t questions = 0, correct = 0, normalised = 0, correct_normalised = 0;
+    std::int64_t texts = 0, tokens = 0, bytes = 0;
+    double log_likelihood = 0;  // of texts
+  };
+  std::map<std::string, Group> groups_;
+};
+
+}  // namespace trainyard::generate
