@@ -68,7 +68,7 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
     kernels::rotary_forward(step.exec, heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
                             model_.rotary_base);
   }
-  if (step.past == nullptr)
+  if (step.past.empty())
     kernels::attention_forward(step.exec, {.shape = geometry(step),
                                            .q = heads.q,
                                            .k = heads.k,
@@ -82,16 +82,19 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
                    output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w, output);
 }
 
-// Stores the new keys and values. A first pass is then ordinary attention; a later one attends to the cache.
+// Stores the new keys and values. A first pass is then ordinary attention; later ones attend to their caches.
 void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View attended, base::View logsumexp) const {
-  auto& past = *step.past;
-  const auto n = heads.q.rows();
-  TRAINYARD_ASSERT(step.pass == plan::Pass::evaluate && step.micro.batch() == 1, "{} sequences", step.micro.batch());
-  TRAINYARD_ASSERT((past.length == 0 || n == 1) && past.length + n <= model_.context,
-                   "{} tokens behind {} in a context of {}", n, past.length, model_.context);
-  past.keep(step.exec, layer_, heads.k, heads.v);
-  const auto shape = geometry(step);
-  if (past.length == 0)
+  const auto sequences = step.micro.batch(), n = step.micro.sequence();
+  TRAINYARD_ASSERT(step.pass == plan::Pass::evaluate && std::ssize(step.past) == sequences,
+                   "{} caches for {} sequences", step.past.size(), sequences);
+  for (std::int64_t s = 0; s < sequences; ++s) {
+    auto& past = *step.past[base::size(s)];
+    TRAINYARD_ASSERT((past.length == 0 ? sequences == 1 : n == 1) && past.length + n <= model_.context,
+                     "{} tokens behind {} in a context of {}", n, past.length, model_.context);
+    past.keep(step.exec, layer_, heads.k.row_range(s * n, n), heads.v.row_range(s * n, n));
+  }
+  auto shape = geometry(step);
+  if (step.past[0]->length == 0)
     return kernels::attention_forward(step.exec, {.shape = shape,
                                                   .q = heads.q,
                                                   .k = heads.k,
@@ -99,7 +102,9 @@ void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View
                                                   .document_start = step.micro.document_start,
                                                   .out = attended,
                                                   .lse = logsumexp});
-  past.attend(step.exec, layer_, shape, heads.q, attended);
+  shape.batch = 1;
+  for (std::int64_t s = 0; s < sequences; ++s)
+    step.past[base::size(s)]->attend(step.exec, layer_, shape, heads.q.row_range(s, 1), attended.row_range(s, 1));
 }
 
 void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,

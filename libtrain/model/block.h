@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -120,7 +121,9 @@ struct Step {
   double loss_sum = 0;
   std::int64_t target_count = 0;
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum; the host does not wait
-  KvCache* past = nullptr;     // evaluation of one sequence: attention stores keys and values, and reads earlier ones
+  // Evaluation: of each sequence of the micro-batch, a cache where attention stores keys and values, and reads earlier
+  // ones. Empty: there are none.
+  std::span<KvCache* const> past = {};
   const TensorCollectives* collectives = &one_rank();  // between the tensor-parallel ranks
   const ExpertCollectives* experts = &own_experts();   // between the ranks that hold different experts
   Output output = Output::read;                        // is the output of a forward pass read

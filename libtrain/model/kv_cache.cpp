@@ -69,10 +69,10 @@ std::int64_t KvCache::bytes(const plan::ModelConfig& model, base::DType dtype) {
   return bytes;
 }
 
-std::int64_t KvCache::scratch_bytes(const plan::ModelConfig& model) {
+std::int64_t KvCache::scratch_bytes(const plan::ModelConfig& model, std::int64_t texts) {
   const auto lists = plan::attention_list_bytes(model, plan::longest_sequence(model));
   const auto gathered = lists > 0 ? 2 * base::aligned(model.context * model.kv_heads * model.head_dim() * 4) : 0;
-  const auto output = base::aligned(model.hidden * 4);  // the output of attention for one token, which its layer holds
+  const auto output = base::aligned(texts * model.hidden * 4);  // the output of attention, which its layer holds
   return lists + gathered + output + plan::cached_attention_scratch_bytes(model.context, model.heads, 4);
 }
 

@@ -12,15 +12,16 @@
 namespace trainyard::model {
 
 // For evaluation of one sequence on the CPU. The first pass, with length 0, brings any number of tokens; every later
-// pass brings one. Blocks write the rows of the pass behind the first `length`. The caller adds the pass to `length`
-// when it is over. Memory: 2 kv_heads head_dim elements for each row of each layer, from the given arena.
+// pass brings one, and may bring one of several sequences, each with a cache of its own. Blocks write the rows of the
+// pass behind the first `length`. The caller adds the pass to `length` when it is over. Memory: 2 kv_heads head_dim
+// elements for each row of each layer, from the given arena.
 struct KvCache {
   KvCache(const plan::ModelConfig& model, base::DType dtype, tensor::Arena& arena);
   static std::int64_t bytes(const plan::ModelConfig& model, base::DType dtype);
   // Rows of a layer: the context, or what its sliding window reaches. Position p has row p modulo this number.
   static std::int64_t rows(const plan::ModelConfig& of_layer);
-  // The most scratch that attend needs in f32, over all layers.
-  static std::int64_t scratch_bytes(const plan::ModelConfig& model);
+  // The most scratch that attend needs in f32, over all layers, in passes over one token of each of `texts`.
+  static std::int64_t scratch_bytes(const plan::ModelConfig& model, std::int64_t texts = 1);
 
   // Stores the rows of a pass, [n, kv_heads * head_dim]; keys are already rotated.
   void keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v);

@@ -39,8 +39,7 @@ struct Text {
 Text text_of(generate::LanguageModel& model, const generate::SamplerSettings& how,
              const generate::ContinuationSettings& settings, Tokens prompt) {
   Text out{std::move(prompt), {}, Stopped::reader};
-  generate::Sampler sampler(how);
-  out.stopped = continue_text(model, sampler, settings, out.tokens, [&](std::int32_t, std::span<const float> logits) {
+  out.stopped = continue_text(model, how, settings, out.tokens, [&](std::int32_t, std::span<const float> logits) {
     out.logits.emplace_back(logits.begin(), logits.end());
     return Go::on;
   });
@@ -153,8 +152,7 @@ TEST(Continuation, HowATextEnds) {
 
   int shown = 0;
   Tokens tokens{256};
-  generate::Sampler sampler(flat);
-  EXPECT_EQ(continue_text(model, sampler, bytes(9, StopAt::length), tokens,
+  EXPECT_EQ(continue_text(model, flat, bytes(9, StopAt::length), tokens,
                           [&](auto, auto) { return ++shown == 4 ? Go::stop : Go::on; }),
             Stopped::reader);
   EXPECT_EQ(tokens.size(), 5u);

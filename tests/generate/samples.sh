@@ -1,6 +1,6 @@
 #!/bin/bash
 # generate --samples: each continuation equals the text that its seed gives alone, under a heading of its own or in a
-# list.
+# list. --prompts: many prompts in a batch. score: log-likelihoods of the same tokens.
 # usage: samples.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -54,4 +54,47 @@ for wrong in 0 -1 1000001 many; do refused 2 '--samples' "${g[@]}" --samples=$wr
 # A reader that goes away ends all samples.
 { "${alike[@]:0:7}" --tokens 100000 --stop-at length --samples 1000000 2>err; echo $? >code; } | head -c 40 >shown
 [ "$(cat code)" = 0 ] && [ ! -s err ] || fail "a reader that goes away: exit code $(cat code)"
+
+# Many prompts: in order, each with what it gives alone, whatever the batch. The context of 64 tokens fills up.
+printf '"line"\n{"prompt": "the", "id": "x"}\n\n{"ids": [108, 105]}\n"a"\n"line 1"\n' >prompts
+many=(generate --checkpoint run --threads 1 --tokens 100 --temperature 2 --stop-at length --seed 5)
+for batch in 1 2 5; do
+  expect 0 "${many[@]}" --prompts prompts --batch $batch --json; mv out all-$batch
+done
+same all-1 all-2 "batches of 1 and of 2"
+same all-1 all-5 "batches of 1 and of 5"
+[ "$(jq -c .id all-1 | xargs)" = "1 x 3 4 5" ] || fail "ids: $(jq -c .id all-1 | xargs)"
+what='[.prompt_tokens, .text, .tokens, .logprobs, .stopped]'
+for one in 'line' 'the' 'a' 'line 1'; do
+  expect 0 "${many[@]}" --prompt "$one" --json
+  [ "$(jq -c "$what" out)" = "$(jq -c "select(.prompt == \"$one\") | $what" all-1)" ] || fail "the prompt '$one' in a batch: $(cat all-1)"
+done
+expect 0 "${many[@]}" --prompt-ids 108,105 --json
+[ "$(jq -c "$what" out)" = "$(jq -c "select(.id == 3) | $what" all-1)" ] || fail "ids in a batch: $(cat all-1)"
+refused 3 'the prompt has token 300, and tokenizer bytes has 257' generate --checkpoint run --prompt-ids 1,300
+refused 2 'prompt-ids and a text are both given' generate --checkpoint run --prompt-ids 1 --prompt a
+refused 2 'prompts reads many prompts, and another one is given' generate --checkpoint run --prompts prompts --prompt a
+refused 2 'samples is for one prompt' generate --checkpoint run --prompts prompts --samples 2
+refused 3 'nothing: cannot be read' generate --checkpoint run --prompts nothing
+echo '{"prompt": "a", "seed": 3}' >wrong
+refused 3 'wrong, line 1: the key "seed" is not known' generate --checkpoint run --prompts wrong
+: >empty
+refused 3 'empty: holds no prompt' generate --checkpoint run --prompts empty
+refused 2 'context 65 is more than the 64 tokens' generate --checkpoint run --prompt a --context 65
+
+# Scores: of tokens that were generated, their log probabilities.
+ids=$(jq -c 'select(.id == "x") | .prompt_tokens' all-1)
+of=$(jq -c 'select(.id == "x") | .tokens[:20]' all-1)
+echo "{\"context_ids\": $ids, \"endings_ids\": [$of, [1]], \"answer\": 0, \"group\": \"made\"}" >questions
+echo '{"text": "the line of the text", "group": "text"}' >>questions
+expect 0 score --checkpoint run --input questions --no-bos --json
+jq -se --argjson sum "$(jq 'select(.id == "x") | .logprobs[:20] | add' all-1)" '(.[0].log_likelihoods[0] - $sum | fabs) < 1e-3 and .[0].ids[0] == '"$of"' and .[1].tokens == 19 and .[2].summary.groups[1].texts == 1' out >/dev/null || fail "scores: $(cat out)"
+mv out scores
+expect 0 score --checkpoint run --input - --no-bos --json --batch 1 <questions
+same out scores "scores in batches of one"
+expect 0 score --checkpoint run --input questions
+grep -q '^made: [01] of 1 question right, accuracy [01].0000 +- 0.0000$' out && grep -q '^text: 1 text, 20 tokens, perplexity [0-9.]*, [0-9.]* bits per byte$' out || fail "a summary: $(cat out)"
+refused 3 'wrong, line 1: the key "prompt" is not known\|has neither or both' score --checkpoint run --input wrong
+refused 3 'empty: holds no question' score --checkpoint run --input empty
+refused 3 'nothing: cannot be read' score --checkpoint run --input nothing
 passed

@@ -20,8 +20,14 @@ plan::ModelConfig with_experts() {
   return m;
 }
 
+plan::ModelConfig with_file_layout() {
+  auto m = tiny();
+  m.attention.layout = {"file"}, m.attention.block = 16, m.attention.file_blocks = "0";
+  return m;
+}
+
 TEST(Score, IsWhatTheTextModelSaysTokenByToken) {
-  for (const auto& config : {tiny(), tiny_llama(), with_experts()}) {
+  for (const auto& config : {tiny(), tiny_llama(), with_experts(), with_file_layout()}) {
     SavedRun saved(config);
     checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
     generate::LanguageModel model(reader, 1);

@@ -35,11 +35,10 @@ class Answer {
   Continued run(std::uint64_t seed, const std::function<void(std::int32_t, std::span<const float>)>& show) {
     auto settings = options_.sampler;
     settings.seed = seed;
-    Sampler sampler(settings);
     auto tokens = prompt_.tokens;
     Continued out;
     out.stopped = continue_text(
-        *loaded_.model, sampler,
+        *loaded_.model, settings,
         {options_.tokens, options_.stop_at, loaded_.tokenizer->end_of_document(), loaded_.tokenizer->vocabulary()},
         tokens, [&](std::int32_t token, std::span<const float> logits) {
           show(token, logits);
@@ -72,15 +71,11 @@ class Answer {
       log_probabilities.push_back(log_probability(logits, token));
     });
     stream.finish();
-    return {{"text", text}, {"tokens", made.tokens}, {"logprobs", log_probabilities}, {"stopped", name(made.stopped)}};
+    return {
+        {"text", text}, {"tokens", made.tokens}, {"logprobs", log_probabilities}, {"stopped", name_of(made.stopped)}};
   }
 
  private:
-  static const char* name(Stopped stopped) {
-    return stopped == Stopped::end_of_document ? "end-of-document"
-           : stopped == Stopped::length        ? "length"
-                                               : "interrupted";
-  }
   void push_prompt(TextStream& stream) const {
     for (std::size_t i = prompt_.put; i < prompt_.tokens.size(); ++i) stream.push(prompt_.tokens[i]);
   }
@@ -126,6 +121,12 @@ void print_json(const Options& options, const Loaded& loaded, const std::string&
 }
 
 }  // namespace
+
+const char* name_of(Stopped stopped) {
+  return stopped == Stopped::end_of_document ? "end-of-document"
+         : stopped == Stopped::length        ? "length"
+                                             : "interrupted";
+}
 
 void answer(const Options& options, Loaded& loaded, const std::string& prompt, const PromptTokens& tokens,
             Output& output, const std::function<bool()>& interrupted) {

@@ -9,6 +9,8 @@
 
 namespace trainyard::generate {
 
+const char* name_of(Stopped stopped);  // in JSON
+
 // Generates the continuations that `options` ask for and writes them. If stderr is a terminal, it reports the speed
 // there. If several are asked for, continuation i has the seed `seed + i`, and is the same text that this seed gives
 // alone.

@@ -1,43 +1,50 @@
 // Each token takes one forward pass and one draw.
 #include "tools/generate/continuation.h"
 
+#include "libtrain/base/index.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 namespace trainyard::generate {
 
-namespace {
-
-std::span<const float> next_logits(LanguageModel& model, std::span<const std::int32_t> tokens, std::int64_t made) {
-  if (made == 0) return model.begin(tokens);
-  if (!model.full()) return model.append(tokens.back());
-  return model.begin(tokens.last(static_cast<std::size_t>(std::max<std::int64_t>(1, model.room() / 2))));
+std::span<const std::int32_t> Continuation::to_read(std::int64_t room, bool full) const {
+  const std::span<const std::int32_t> all = tokens_;
+  if (made_ == 0) return all;
+  return full ? all.last(base::size(std::max<std::int64_t>(1, room / 2))) : all.first(0);
 }
 
-}  // namespace
-
-Stopped continue_text(LanguageModel& model, Sampler& sampler, const ContinuationSettings& settings,
-                      std::vector<std::int32_t>& tokens,
-                      const std::function<Go(std::int32_t, std::span<const float>)>& show) {
-  std::vector<float> allowed;
-  for (std::int64_t made = 0; made < settings.tokens; ++made) {
-    const auto logits = next_logits(model, tokens, made).first(static_cast<std::size_t>(settings.vocabulary));
-    if (std::any_of(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); }))
-      throw base::CheckError(fmt::format("the logits of new token {} are not finite", made),
-                             "inspect the checkpoint: its norms show which tensor went wrong");
-    auto choice = logits;
-    if (settings.stop_at == StopAt::length) {
-      allowed.assign(logits.begin(), logits.end());
-      allowed[static_cast<std::size_t>(settings.end_of_document)] = -std::numeric_limits<float>::infinity();
-      choice = allowed;
-    }
-    const auto next = sampler.next(choice, static_cast<std::uint64_t>(made));
-    if (next == settings.end_of_document) return Stopped::end_of_document;
-    tokens.push_back(next);
-    if (show(next, logits) == Go::stop) return Stopped::reader;
+std::optional<Stopped> Continuation::take(std::span<const float> all, const Show& show) {
+  const auto logits = all.first(base::size(settings_.vocabulary));
+  if (std::any_of(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); }))
+    throw base::CheckError(fmt::format("the logits of new token {} are not finite", made_),
+                           "inspect the checkpoint: its norms show which tensor went wrong");
+  auto choice = logits;
+  if (settings_.stop_at == StopAt::length) {
+    allowed_.assign(logits.begin(), logits.end());
+    base::at(allowed_, settings_.end_of_document) = -std::numeric_limits<float>::infinity();
+    choice = allowed_;
   }
-  return Stopped::length;
+  const auto next = sampler_.next(choice, static_cast<std::uint64_t>(made_));
+  if (next == settings_.end_of_document) return Stopped::end_of_document;
+  tokens_.push_back(next);
+  ++made_;
+  if (show(next, logits) == Go::stop) return Stopped::reader;
+  return made_ == settings_.tokens ? std::optional(Stopped::length) : std::nullopt;
+}
+
+Stopped continue_text(LanguageModel& model, const SamplerSettings& sampler, const ContinuationSettings& settings,
+                      std::vector<std::int32_t>& tokens, const Show& show) {
+  Continuation text(sampler, settings, tokens);
+  while (true) {
+    const auto read = text.to_read(model.room(), model.full());
+    const auto logits = read.empty() ? model.append(text.tokens().back()) : model.begin(read);
+    if (const auto stopped = text.take(logits, show)) {
+      tokens = text.tokens();
+      return *stopped;
+    }
+  }
 }
 
 }  // namespace trainyard::generate

@@ -3,6 +3,8 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/objective.h"
@@ -14,8 +16,26 @@ namespace trainyard::generate {
 
 namespace {
 
-plan::MicroShape largest(const plan::ModelConfig& m, int threads) {
-  return {{1, plan::longest_sequence(m)}, {base::DType::f32, threads}};
+// What a pass needs that reads a whole text, or one token of each.
+struct Shapes {
+  plan::MicroShape whole, one;
+};
+Shapes shapes_of(const plan::ModelConfig& m, std::int64_t texts, int threads) {
+  const auto longest = plan::longest_sequence(m);
+  const auto tokens = texts == 1 || plan::has_file_layout(m) ? longest : 1;  // a file's layout has one length
+  return {{{1, longest}, {base::DType::f32, threads}}, {{texts, tokens}, {base::DType::f32, threads}}};
+}
+
+std::int64_t activation_bytes(const plan::ModelConfig& m, const Shapes& s) {
+  return std::max(plan::activation_bytes(m, s.whole, plan::Pass::evaluate),
+                  plan::activation_bytes(m, s.one, plan::Pass::evaluate));
+}
+
+std::int64_t workspace_bytes(const plan::ModelConfig& m, const Shapes& s) {
+  const auto lists = plan::attention_list_bytes(m, s.whole.sequence);
+  return std::max({plan::workspace_bytes(m, s.whole, plan::Pass::evaluate),
+                   lists + plan::workspace_bytes(m, s.one, plan::Pass::evaluate),
+                   model::KvCache::scratch_bytes(m, s.one.batch)});
 }
 
 int threads_for_one(const plan::ModelConfig& m, int threads) {
@@ -27,7 +47,7 @@ int threads_for_one(const plan::ModelConfig& m, int threads) {
 
 }  // namespace
 
-plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
+plan::ModelConfig for_generation(const checkpoint::Reader& reader, std::int64_t room) {
   auto m = reader.state().model;
   if (plan::objective_of(m) == plan::Objective::masked)
     throw base::InputError(
@@ -35,57 +55,74 @@ plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
                     reader.path()),
         "train --evaluate measures how well it predicts them");
   if (plan::has_experts(m)) m.experts.evaluation_capacity_factor = "none";
+  // A shorter context takes less memory. A table of positions has a row for each, so it stays.
+  if (room > 0 && !plan::has_position_table(m) && !plan::has_file_layout(m)) m.context = std::min(m.context, room);
   return m;
 }
 
 std::string find_checkpoint(const std::string& path) { return checkpoint::named_checkpoint(path); }
 
-LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads, WeightsAre weights)
-    : config_(for_generation(reader)), room_(plan::longest_sequence(config_)),
+LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads, WeightsAre weights, const Texts& texts)
+    : config_(for_generation(reader, texts.room)), room_(plan::longest_sequence(config_)),
       weights_(weights == WeightsAre::kept ? std::make_unique<KeptWeights>(reader, config_, threads) : nullptr),
       streamed_(weights == WeightsAre::kept ? nullptr : std::make_unique<StreamedStore>(reader, config_)),
-      decoder_(config_), activations_(tensor::Category::activations,
-                                      plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
-      workspace_(tensor::Category::workspace,
-                 std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
-                          model::KvCache::scratch_bytes(config_))),
-      kept_(tensor::Category::activations, model::KvCache::bytes(config_, base::DType::f32)),
-      past_(config_, base::DType::f32, kept_), exec_(tensor::Exec::caller(&workspace_, threads)),
+      decoder_(config_),
+      activations_(tensor::Category::activations, activation_bytes(config_, shapes_of(config_, texts.count, threads))),
+      workspace_(tensor::Category::workspace, workspace_bytes(config_, shapes_of(config_, texts.count, threads))),
+      kept_(tensor::Category::activations, texts.count * model::KvCache::bytes(config_, base::DType::f32)),
+      exec_(tensor::Exec::caller(&workspace_, threads)),
       one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))), lists_(config_, room(), *exec_),
-      saved_(activations_), positions_(static_cast<std::size_t>(room())), starts_(positions_.size(), 0),
-      counted_(positions_.size(), 1), logits_(static_cast<std::size_t>(config_.stored_vocabulary())) {
-  std::iota(positions_.begin(), positions_.end(), 0);
+      saved_(activations_), logits_(base::size(texts.count * config_.stored_vocabulary())) {
+  for (std::int64_t text = 0; text < texts.count; ++text) past_.emplace_back(config_, base::DType::f32, kept_);
 }
 
 LanguageModel::~LanguageModel() = default;
 const plan::ModelConfig& LanguageModel::config() const { return config_; }
 
-std::span<const float> LanguageModel::begin(std::span<const std::int32_t> tokens) {
-  past_.length = 0;
-  return pass(tokens);
+std::span<const float> LanguageModel::begin(std::span<const std::int32_t> tokens, std::int64_t text) {
+  auto* past = &base::at(past_, text);
+  past->length = 0;
+  return pass(tokens, {&past, 1})[0];
 }
 
-std::span<const float> LanguageModel::append(std::int32_t token) { return pass({&token, 1}); }
+std::vector<std::span<const float>> LanguageModel::append(std::span<const Next> next) {
+  std::vector<std::int32_t> tokens;
+  std::vector<model::KvCache*> past;
+  for (const auto& n : next) tokens.push_back(n.token), past.push_back(&base::at(past_, n.text));
+  return pass(tokens, past);
+}
 
-std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens) {
-  const auto t = static_cast<std::int64_t>(tokens.size());
-  TRAINYARD_ASSERT(t >= 1 && past_.length + t <= room(), "{} tokens behind {} with room for {}", t, past_.length,
-                   room());
+// All tokens of one text, or one token of each of several.
+std::vector<std::span<const float>> LanguageModel::pass(std::span<const std::int32_t> tokens,
+                                                        std::span<model::KvCache* const> past) {
+  const auto texts = std::ssize(past), t = std::ssize(tokens) / texts;
+  std::vector<std::int32_t> positions(tokens.size()), starts(tokens.size(), 0);
+  std::vector<std::uint8_t> counted(tokens.size(), 1);
+  for (std::int64_t s = 0; s < texts; ++s) {
+    const auto length = past[base::size(s)]->length;
+    TRAINYARD_ASSERT(t >= 1 && length + t <= room(), "{} tokens behind {} with room for {}", t, length, room());
+    std::iota(positions.begin() + s * t, positions.begin() + (s + 1) * t, static_cast<std::int32_t>(length));
+  }
   model::MicroBatch micro;
-  micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});  // targets are not used
-  micro.positions = base::View::of(positions_.data() + past_.length, {1, t});
-  micro.document_start = base::View::of(starts_.data(), {1, t});
-  micro.weights = base::View::of(counted_.data(), {1, t});
-  micro.samples = {0};
+  micro.tokens = micro.targets = base::View::of(tokens.data(), {texts, t});  // targets are not used
+  micro.positions = base::View::of(positions.data(), {texts, t});
+  micro.document_start = base::View::of(starts.data(), {texts, t});
+  micro.weights = base::View::of(counted.data(), {texts, t});
+  micro.samples.assign(base::size(texts), 0);
   params::ParameterStore* store = weights_.get();
   if (streamed_) store = &streamed_->store(), streamed_->begin_pass();
-  model::Step step{
-      t == 1 ? *one_exec_ : *exec_, store, micro, base::DType::f32, 0, plan::Pass::evaluate, 0, 0, {}, &past_};
+  auto& exec = std::ssize(tokens) == 1 ? *one_exec_ : *exec_;
+  model::Step step{exec, store, micro, base::DType::f32, 0, plan::Pass::evaluate, 0, 0, {}, past};
   step.lists = &lists_;
-  decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {1, config_.stored_vocabulary()}));
+  const auto stored = config_.stored_vocabulary();
+  decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {texts, stored}));
   if (streamed_) streamed_->end_pass();
-  past_.length += t;
-  return {logits_.data(), static_cast<std::size_t>(config_.vocabulary)};
+  std::vector<std::span<const float>> logits;
+  for (std::int64_t s = 0; s < texts; ++s) {
+    past[base::size(s)]->length += t;
+    logits.emplace_back(logits_.data() + s * stored, base::size(config_.vocabulary));
+  }
+  return logits;
 }
 
 }  // namespace trainyard::generate

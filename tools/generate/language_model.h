@@ -1,6 +1,7 @@
 // LanguageModel: the weights of a checkpoint and a decoder that computes the logits of the next token, in one process.
 #pragma once
 
+#include "libtrain/base/index.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
@@ -21,8 +22,9 @@ namespace trainyard::generate {
 std::string find_checkpoint(const std::string& path);
 
 // The checkpoint's model as programs compute it that read text. Only a causal model predicts next tokens (InputError).
-// Experts drop no token, so that a token does not depend on the tokens that are read with it.
-plan::ModelConfig for_generation(const checkpoint::Reader& reader);
+// Experts drop no token, so that a token does not depend on the tokens that are read with it. `room`: of a longer
+// context only so many tokens, where the weights do not depend on it; 0: all.
+plan::ModelConfig for_generation(const checkpoint::Reader& reader, std::int64_t room = 0);
 
 // kept: every weight is in memory. streamed: each pass reads them from the checkpoint (streamed_store.h); the same
 // bits.
@@ -33,20 +35,37 @@ enum class WeightsAre { kept, streamed };
 // over one token uses one thread for each MiB of a layer's weights. The bits do not depend on the number of threads.
 class LanguageModel {
  public:
-  LanguageModel(checkpoint::Reader& reader, int threads, WeightsAre weights = WeightsAre::kept);
+  // Memory for so many texts at once, each of at most `room` tokens (0: as many as the model can see).
+  struct Texts {
+    std::int64_t count = 1, room = 0;
+  };
+  LanguageModel(checkpoint::Reader& reader, int threads, WeightsAre weights = WeightsAre::kept)
+      : LanguageModel(reader, threads, weights, Texts()) {}
+  LanguageModel(checkpoint::Reader& reader, int threads, WeightsAre weights, const Texts& texts);
   ~LanguageModel();
   const plan::ModelConfig& config() const;  // the checkpoint's, but its experts drop no tokens
-  // Both return logits over the logical vocabulary, valid until the next call. begin: forgets all earlier tokens and
-  // reads `tokens` (1 to room() of them) in one pass. append: reads one more token, at the cost of one token; the model
-  // may not be full.
-  std::span<const float> begin(std::span<const std::int32_t> tokens);
-  std::span<const float> append(std::int32_t token);
-  // The most tokens: the context, or less where the block layout of a file has no blocks for it.
+  // Both return logits over the logical vocabulary, valid until the next call. begin: forgets all earlier tokens of the
+  // text and reads `tokens` (1 to room() of them) in one pass. append: reads one more token, at the cost of one token;
+  // the text may not be full.
+  std::span<const float> begin(std::span<const std::int32_t> tokens, std::int64_t text = 0);
+  std::span<const float> append(std::int32_t token) {
+    const Next next{0, token};
+    return append({&next, 1})[0];
+  }
+  // One more token of each of several texts, in one pass; the logits in the same order. They are the same bits as
+  // alone.
+  struct Next {
+    std::int64_t text;
+    std::int32_t token;
+  };
+  std::vector<std::span<const float>> append(std::span<const Next> next);
+  // The most tokens of a text: the context or what was asked for, or less where the block layout of a file has no
+  // blocks for it.
   std::int64_t room() const { return room_; }
-  bool full() const { return past_.length == room(); }
+  bool full(std::int64_t text = 0) const { return base::at(past_, text).length == room(); }
 
  private:
-  std::span<const float> pass(std::span<const std::int32_t> tokens);
+  std::vector<std::span<const float>> pass(std::span<const std::int32_t> tokens, std::span<model::KvCache* const> past);
 
   plan::ModelConfig config_;
   std::int64_t room_;
@@ -54,12 +73,10 @@ class LanguageModel {
   std::unique_ptr<StreamedStore> streamed_;  // null: they are kept
   model::Decoder decoder_;
   tensor::Arena activations_, workspace_, kept_;
-  model::KvCache past_;
+  std::vector<model::KvCache> past_;               // by text
   std::unique_ptr<tensor::Exec> exec_, one_exec_;  // one_exec_: for a single token
   model::AttentionLists lists_;
   model::Saved saved_;
-  std::vector<std::int32_t> positions_, starts_;
-  std::vector<std::uint8_t> counted_;
   std::vector<float> logits_;
 };
 

@@ -11,6 +11,7 @@
 #include "libtrain/plan/spec/file_layout.h"
 #include "tools/generate/tokenizer_place.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -78,6 +79,18 @@ WeightsAre weights_of(const Options& options) {
   return options.stream_weights ? WeightsAre::streamed : WeightsAre::kept;
 }
 
+constexpr std::int64_t usual_room = 8192;  // where later prompts decide how much is needed
+
+// The most tokens of a text: what the model can see, or --context.
+std::int64_t longest_text(const Options& options, const plan::ModelConfig& model) {
+  const auto longest = plan::longest_sequence(model);
+  if (options.context > longest)
+    throw base::UsageError(
+        fmt::format("--context {} is more than the {} tokens that the model can see", options.context, longest),
+        "leave --context out");
+  return options.context > 0 ? options.context : longest;
+}
+
 // Opens the checkpoint that the options name, and lets `read` read its weights.
 template <class To, class Read> To opened(const Options& options, const Read& read) {
   return checkpoint::looking_again({options.checkpoint}, [&] {
@@ -99,9 +112,14 @@ template <class To, class Read> To opened(const Options& options, const Read& re
 
 Loaded load(const Options& options, const std::optional<std::string>& prompt) {
   return opened<Loaded>(options, [&](checkpoint::Reader& reader, Loaded& out) {
-    if (prompt)
-      out.prompt = prompt_tokens(*out.tokenizer, *prompt, plan::longest_sequence(reader.state().model), out.beginning);
-    out.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads), weights_of(options));
+    const auto longest = longest_text(options, reader.state().model);
+    if (options.prompt_ids) out.prompt = tokens_of_ids(*out.tokenizer, *options.prompt_ids, longest);
+    else if (prompt) out.prompt = prompt_tokens(*out.tokenizer, *prompt, longest, out.beginning);
+    auto room = longest;
+    if (!out.prompt.tokens.empty()) room = std::min(room, std::ssize(out.prompt.tokens) + options.tokens);
+    else if (options.context == 0) room = std::min(room, usual_room);
+    out.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads), weights_of(options),
+                                                LanguageModel::Texts{options.prompts ? options.batch : 1, room});
   });
 }
 

@@ -5,6 +5,7 @@
 #include "tools/common/program.h"
 #include "tools/generate/answer.h"
 #include "tools/generate/conversation.h"
+#include "tools/generate/prompt_list.h"
 
 #include <limits>
 #include <string>
@@ -22,11 +23,18 @@ void warn_of_several() {
 }
 
 void require_apart(const Options& o) {
-  const bool prompt = o.prompt || o.prompt_file;
+  const bool prompt = o.prompt || o.prompt_file || o.prompt_ids;
+  if (o.prompt_ids && (o.prompt || o.prompt_file))
+    throw base::UsageError("--prompt-ids and a text are both given", "give one prompt");
+  if (o.prompts && (prompt || o.interactive))
+    throw base::UsageError("--prompts reads many prompts, and another one is given",
+                           "leave --prompt, --prompt-file, --prompt-ids and --interactive out");
+  if (o.prompts && o.samples)
+    throw base::UsageError("--samples is for one prompt, and --prompts reads many", "leave one of them out");
   if (o.interactive && prompt)
     throw base::UsageError("--interactive reads its prompts from standard input, and one is given",
-                           "leave --prompt and --prompt-file out");
-  if (o.no_begin && !o.interactive && !prompt)
+                           "leave --prompt, --prompt-file and --prompt-ids out");
+  if (o.no_begin && !o.interactive && !prompt && !o.prompts)
     throw base::UsageError("--no-bos leaves nothing to begin with where there is no prompt", "give a --prompt");
   const auto more = static_cast<std::uint64_t>(o.samples.value_or(1)) - 1;
   if (o.sampler.seed > std::numeric_limits<std::uint64_t>::max() - more)
@@ -44,11 +52,12 @@ void generate(const Options& options) {
   warn_of_several();
   warn_of_same(options);
   std::optional<std::string> prompt;
-  if (!options.interactive) prompt = read_prompt(options.prompt, options.prompt_file);
+  if (!options.interactive && !options.prompts) prompt = read_prompt(options.prompt, options.prompt_file);
   auto loaded = load(options, prompt);
-  if (!loaded.beginning.reported.empty() && (options.interactive || loaded.prompt.put > 0))
+  if (!loaded.beginning.reported.empty() && (options.interactive || options.prompts || loaded.prompt.put > 0))
     base::log_info("{}", loaded.beginning.reported);
   if (options.interactive) return converse(options, loaded);
+  if (options.prompts) return continue_all(options, loaded);
   Output output;
   answer(options, loaded, *prompt, loaded.prompt, output, [] { return false; });
 }
@@ -68,6 +77,12 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
       ->check(in_range(base::Range<int>{0, 4096}))
       ->type_name("N")
       ->group(model);
+  app.add_option("--context", o.context,
+                 "tokens of a text that the model sees at most, which take memory [prompt and new tokens; with "
+                 "--interactive or --prompts up to 8192]")
+      ->check(in_range(base::Range<std::int64_t>{0, 1 << 24}))
+      ->type_name("N")
+      ->group(model);
   app.add_flag("--stream-weights", o.stream_weights,
                "for a model that is larger than memory: read the weights layer by layer, and keep none. Every token "
                "reads all layers again; the text is the same")
@@ -77,6 +92,20 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
       ->group(text);
   app.add_option("--prompt-file", o.prompt_file, "file with the text to continue, without one line feed at its end")
       ->type_name("FILE")
+      ->group(text);
+  app.add_option("--prompt-ids", o.prompt_ids, "token ids to continue, separated by commas; nothing is put before them")
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->group(text);
+  app.add_option("--prompts", o.prompts,
+                 "file with a prompt on each line, - for standard input: a JSON text, {\"prompt\": TEXT} or {\"ids\": "
+                 "[...]}, also with \"id\". Prints a line of JSON for each, in order")
+      ->type_name("FILE")
+      ->group(text);
+  app.add_option("--batch", o.batch,
+                 "with --prompts: texts that are continued at once. The texts do not depend on it [8]")
+      ->check(in_range(base::Range<std::int64_t>{1, 4096}))
+      ->type_name("N")
       ->group(text);
   app.add_flag("--interactive", o.interactive,
                "answer each line of standard input, until it ends. Ctrl-C ends an answer, a second one the program")
@@ -137,6 +166,7 @@ int main(int argc, char** argv) {
                           "  generate --checkpoint run --prompt 'In the beginning' --tokens 200\n"
                           "  generate --checkpoint run/checkpoints/step-00000020 --temperature 0 --tokens 50\n"
                           "  generate --checkpoint run --prompt 'In the' --samples 3 --tokens 20\n"
+                          "  printf '\"In the\"\\n\"At the\"\\n' | generate --checkpoint run --prompts - --tokens 20\n"
                           "  echo 'In the' | generate --checkpoint run --interactive --top-p 0.9 --seed 7 --json\n",
                           "train, inspect, shard-data");
   generate::Options o;

@@ -7,12 +7,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainyard::generate {
 
 struct Options {
   std::string checkpoint, tokenizer;
   std::optional<std::string> prompt, prompt_file;
+  std::optional<std::vector<std::int32_t>> prompt_ids;
+  std::optional<std::string> prompts;  // a file of prompts
+  std::int64_t batch = 8;              // of its prompts that are continued at once
+  std::int64_t context = 0;            // tokens that the model sees at most; 0: its context
   std::int64_t tokens = 100;
   std::optional<std::int64_t> samples;  // unset: one, shown without a heading
   StopAt stop_at = StopAt::end_of_document;

@@ -121,4 +121,19 @@ PromptTokens prompt_tokens(const data::Tokenizer& tokenizer, std::string_view pr
   return out;
 }
 
+PromptTokens tokens_of_ids(const data::Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+                           std::int64_t context) {
+  if (ids.empty()) throw base::InputError("the prompt has no tokens", "give at least one token id");
+  for (const auto id : ids)
+    if (id < 0 || id >= tokenizer.vocabulary())
+      throw base::InputError(fmt::format("the prompt has token {}, and tokenizer {} has {}", id, tokenizer.name(),
+                                         base::counted(tokenizer.vocabulary(), "token")),
+                             "give ids below that number");
+  if (std::ssize(ids) > context)
+    throw base::InputError(
+        fmt::format("the prompt has {} tokens, the model's context has room for {}", ids.size(), context),
+        "give the end of the prompt alone: the model sees no more");
+  return {ids, 0};
+}
+
 }  // namespace trainyard::generate

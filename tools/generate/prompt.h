@@ -38,4 +38,9 @@ struct PromptTokens {
 PromptTokens prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt, std::int64_t context,
                            const Beginning& beginning);
 
+// A prompt of token ids, before which nothing is put. InputError for none, for an id that is no token, and for more
+// than `context`.
+PromptTokens tokens_of_ids(const data::Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+                           std::int64_t context);
+
 }  // namespace trainyard::generate

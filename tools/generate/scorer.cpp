@@ -72,7 +72,8 @@ void Scorer::pass(std::span<const ToScore* const> texts, std::span<Score* const>
   TRAINYARD_ASSERT(n >= 1 && n <= room_, "{} tokens with room for {}", n, room_);
   if (!memory_ || memory_->batch < b || memory_->length < n) {
     memory_.reset();
-    memory_ = std::make_unique<Memory>(config_, std::max(b, batch_), n, threads_);
+    const auto length = plan::has_file_layout(config_) ? room_ : n;  // a file's layout has one length
+    memory_ = std::make_unique<Memory>(config_, std::max(b, batch_), length, threads_);
   }
   auto& m = *memory_;
   std::vector<std::int32_t> tokens(base::size(b * n), 0), positions(tokens.size()), starts(tokens.size(), 0);

@@ -1,0 +1,237 @@
+// Places for texts in a batch, which are filled again as texts end.
+#include "tools/generate/prompt_list.h"
+
+#include "libtrain/base/here_and_now.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/base/text.h"
+#include "tools/generate/answer.h"
+#include "tools/generate/text_stream.h"
+#include "tools/generate/utf8.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+
+namespace trainyard::generate {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using PromptFile = std::unique_ptr<std::FILE, CloseFile>;
+
+PromptFile open_prompts(const std::string& path) {
+  if (path == "-") return {};
+  PromptFile file(std::fopen(path.c_str(), "re"));
+  if (!file)
+    throw base::InputError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)),
+                           "--prompts names a file with a prompt on each line; - is standard input");
+  return file;
+}
+
+struct Prompt {
+  ordered_json id;
+  std::string text;
+  PromptTokens tokens;
+};
+
+Prompt prompt_of(const std::string& line, const std::string& where, const Loaded& loaded) {
+  const auto json = base::parse_json<ordered_json>(line, where);
+  Prompt out;
+  const auto refuse = [&](const std::string& what) {
+    throw base::InputError(fmt::format("{}: {}", where, what),
+                           "a line is \"TEXT\", {\"prompt\": \"TEXT\"} or {\"ids\": [1, 2, 3]}, each also with \"id\"");
+  };
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) {
+      if (key == "id") out.id = value;
+      else if (key != "prompt" && key != "ids") refuse(fmt::format("the key {} is not known", base::excerpt(key)));
+    }
+  }
+  const auto text = json.is_object() ? json.value("prompt", ordered_json()) : json,
+             ids = json.is_object() ? json.value("ids", ordered_json()) : ordered_json();
+  if (text.is_string() == ids.is_array()) refuse("is no prompt");
+  const auto room = loaded.model->room();
+  try {
+    if (text.is_string()) {
+      out.text = text.get<std::string>();
+      out.tokens = prompt_tokens(*loaded.tokenizer, out.text, room, loaded.beginning);
+      return out;
+    }
+    std::vector<std::int32_t> numbers;
+    for (const auto& id : ids) {
+      if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::uint64_t{1} << 30)
+        refuse(fmt::format("{} is no token", base::excerpt(id.dump())));
+      numbers.push_back(id.get<std::int32_t>());
+    }
+    out.tokens = tokens_of_ids(*loaded.tokenizer, numbers, room);
+  } catch (const base::InputError& e) {
+    if (std::string(e.what()).starts_with(where)) throw;
+    throw base::InputError(fmt::format("{}: {}", where, e.what()), e.hint());
+  }
+  return out;
+}
+
+// A prompt that is being continued.
+class Slot {
+ public:
+  Slot(const Options& options, const Loaded& loaded, Prompt prompt, std::int64_t number)
+      : number_(number), prompt_(std::move(prompt)),
+        text_(options.sampler,
+              {options.tokens, options.stop_at, loaded.tokenizer->end_of_document(), loaded.tokenizer->vocabulary()},
+              prompt_.tokens.tokens) {}
+
+  std::int64_t number() const { return number_; }
+  const Continuation& text() const { return text_; }
+  std::optional<Stopped> take(std::span<const float> logits) {
+    return text_.take(logits, [&](std::int32_t token, std::span<const float> of) {
+      log_probabilities_.push_back(log_probability(of, token));
+      return Go::on;
+    });
+  }
+
+  ordered_json json(const Loaded& loaded, Stopped stopped) const {
+    std::string text;
+    bool continues = false;
+    TextStream stream(*loaded.tokenizer, [&](std::string_view more) {
+      if (continues) text += more;
+    });
+    const auto& all = text_.tokens();
+    for (std::size_t i = prompt_.tokens.put; i < all.size(); ++i) {
+      continues = i >= prompt_.tokens.tokens.size();
+      stream.push(all[i]);
+    }
+    continues = true;
+    stream.finish();
+    const auto made = all.begin() + static_cast<std::ptrdiff_t>(prompt_.tokens.tokens.size());
+    ordered_json out{{"id", prompt_.id.is_null() ? ordered_json(number_ + 1) : prompt_.id}};
+    if (!prompt_.text.empty()) out["prompt"] = valid_utf8(prompt_.text);
+    out["prompt_tokens"] = prompt_.tokens.tokens;
+    out["text"] = text;
+    out["tokens"] = std::vector<std::int32_t>(made, all.end());
+    out["logprobs"] = log_probabilities_;
+    out["stopped"] = name_of(stopped);
+    return out;
+  }
+  std::int64_t made() const { return std::ssize(log_probabilities_); }
+
+ private:
+  std::int64_t number_;
+  Prompt prompt_;
+  Continuation text_;
+  std::vector<double> log_probabilities_;
+};
+
+class PromptList {
+ public:
+  PromptList(const Options& options, Loaded& loaded)
+      : options_(options), loaded_(loaded), file_(open_prompts(*options.prompts)),
+        name_(*options.prompts == "-" ? "standard input" : *options.prompts), slots_(base::size(options.batch)) {}
+
+  void run() {
+    const double start = base::steady_seconds();
+    while (!output_.gone()) {
+      fill();
+      if (!step()) break;
+      show_progress(start);
+    }
+    if (begun_ == 0 && !output_.gone())
+      throw base::InputError(fmt::format("{}: holds no prompt", name_), "each line is a prompt; generate --help");
+    if (!shows_progress()) return;
+    const auto seconds = base::steady_seconds() - start;
+    fmt::print(stderr, "\r\033[Kgenerate: {}, {} tokens in {:.2f} s ({:.0f} tokens/s)\n",
+               base::counted(begun_, "prompt"), made_, seconds, static_cast<double>(made_) / seconds);
+  }
+
+ private:
+  static bool shows_progress() { return isatty(STDERR_FILENO) == 1; }
+  void show_progress(double start) const {
+    if (shows_progress())
+      fmt::print(stderr, "\rgenerate: {} done ({:.0f} tokens/s)\033[K", base::counted(printed_, "prompt"),
+                 static_cast<double>(made_) / std::max(1e-9, base::steady_seconds() - start));
+  }
+
+  std::optional<Prompt> next() {
+    while (true) {
+      const auto line = read_line(file_ ? file_.get() : stdin, name_);
+      if (!line) return {};
+      const auto where = fmt::format("{}, line {}", name_, ++line_);
+      if (line->too_long) throw too_long_prompt(where);
+      if (line->text.find_first_not_of(" \t\r") != std::string::npos) return prompt_of(line->text, where, loaded_);
+    }
+  }
+
+  // Begins a prompt in each free place.
+  void fill() {
+    for (std::size_t s = 0; s < slots_.size() && !ended_; ++s)
+      while (!slots_[s] && !ended_) {
+        auto prompt = next();
+        if (!prompt) ended_ = true;
+        else slots_[s].emplace(options_, loaded_, std::move(*prompt), begun_++), read_again(s);
+      }
+  }
+
+  void read_again(std::size_t s) {
+    const auto text = static_cast<std::int64_t>(s);
+    take(s, loaded_.model->begin(slots_[s]->text().to_read(loaded_.model->room(), loaded_.model->full(text)), text));
+  }
+
+  // One token more of each text. Returns false when no text is left.
+  bool step() {
+    std::vector<LanguageModel::Next> nexts;
+    std::vector<std::size_t> of;
+    bool any = false;
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+      if (!slots_[s]) continue;
+      any = true;
+      const auto text = static_cast<std::int64_t>(s);
+      if (loaded_.model->full(text)) read_again(s);
+      else nexts.push_back({text, slots_[s]->text().tokens().back()}), of.push_back(s);
+    }
+    if (nexts.empty()) return any;
+    const auto logits = loaded_.model->append(nexts);
+    for (std::size_t i = 0; i < of.size(); ++i) take(of[i], logits[i]);
+    return true;
+  }
+
+  void take(std::size_t s, std::span<const float> logits) {
+    const auto before = slots_[s]->made();
+    const auto stopped = slots_[s]->take(logits);
+    made_ += slots_[s]->made() - before;
+    if (!stopped) return;
+    done_[slots_[s]->number()] = slots_[s]->json(loaded_, *stopped).dump();
+    slots_[s].reset();
+    for (auto first = done_.begin(); first != done_.end() && first->first == printed_; first = done_.begin()) {
+      output_.write(first->second + "\n");
+      done_.erase(first);
+      ++printed_;
+    }
+  }
+
+  const Options& options_;
+  Loaded& loaded_;
+  PromptFile file_;
+  std::string name_;
+  Output output_;
+  std::vector<std::optional<Slot>> slots_;
+  std::map<std::int64_t, std::string> done_;  // lines that wait for earlier ones
+  std::int64_t line_ = 0, begun_ = 0, printed_ = 0, made_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+void continue_all(const Options& options, Loaded& loaded) { PromptList(options, loaded).run(); }
+
+}  // namespace trainyard::generate
