@@ -84,5 +84,20 @@ template <Range range = Range::all> inline Vec exp_of(Vec x) {
   return x > broadcast(88.72f) ? broadcast(__builtin_inff()) : least;
 }
 
+// tanh of each lane, within 2 units in the last place. Near zero it is a polynomial (Moshier, Cephes, tanhf), elsewhere
+// 1 - 2 / (exp(2 |x|) + 1) with the sign of x.
+inline Vec tanh_of(Vec x) {
+  const IntVec sign = bits_of(x) & ~0x7fffffff;
+  const Vec size = of_bits(bits_of(x) ^ sign), square = x * x;
+  Vec p = broadcast(-5.70498872745e-3f);
+  p = fma(p, square, broadcast(2.06390887954e-2f));
+  p = fma(p, square, broadcast(-5.37397155531e-2f));
+  p = fma(p, square, broadcast(1.33314422036e-1f));
+  p = fma(p, square, broadcast(-3.33332819422e-1f));
+  const Vec near = fma(p * square, x, x);
+  const Vec far = broadcast(1.0f) - broadcast(2.0f) / (exp_of(size + size) + broadcast(1.0f));
+  return size < broadcast(0.625f) ? near : of_bits(bits_of(far) | sign);
+}
+
 }  // namespace
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

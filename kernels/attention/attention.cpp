@@ -8,6 +8,7 @@
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/spec/tile_list.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace trainyard::kernels {
@@ -37,6 +38,9 @@ void set_arguments(Args& a, tensor::Exec& exec, const char* operation, const Pas
   require_type(p.lse, accumulation_of(p.q.dtype), operation, "lse");
   require_type(p.document_start, base::DType::i32, operation, "document_start");
   TRAINYARD_ASSERT(s.scale > 0, "scores times {}: the greatest would not stay the greatest", s.scale);
+  TRAINYARD_ASSERT(s.softcap >= 0 && s.visibility.window >= 0, "a cap of {}, a window of {}", s.softcap,
+                   s.visibility.window);
+  TRAINYARD_ASSERT(s.sequence <= any_reach, "a sequence of {} tokens", s.sequence);
   TRAINYARD_ASSERT(p.document_start.count() == n, "{} document starts for {} tokens", p.document_start.count(), n);
   require_list(s.visibility.by_queries, s);
   require_list(s.visibility.by_keys, s);
@@ -45,6 +49,7 @@ void set_arguments(Args& a, tensor::Exec& exec, const char* operation, const Pas
   a.keep_scale = static_cast<float>(1 / (1 - s.dropout));
   a.document_start = p.document_start.template ptr<std::int32_t>();
   a.q = mat(p.q), a.k = mat(p.k), a.v = mat(p.v), a.out = mat(p.out), a.lse = mat(p.lse);
+  a.reach = s.visibility.window > 0 && s.visibility.window < s.sequence ? s.visibility.window - 1 : any_reach;
   a.threads = exec.threads();
   a.hopper = exec.on_gpu() && base::hopper_wanted();
 }
@@ -57,17 +62,36 @@ void reserve(tensor::Exec& exec, AttentionArgs& a, std::int64_t shared, std::int
   a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(a.threads * thread));
 }
 
-// Counts pairs by causality or by the parts of lists, whatever documents hide of them.
+// The parts of a tile of a list that have a pair within reach. away: the tile's first query minus its first key.
+unsigned parts_in_reach(unsigned parts, std::int64_t away, std::int64_t reach) {
+  constexpr auto part = plan::attention_part;
+  constexpr int side = static_cast<int>(plan::attention_tile / part);
+  for (int r = 0; r < side; ++r)
+    for (int c = 0; c < side; ++c) {
+      const auto between = away + (r - c) * part;
+      if (between - (part - 1) > reach || between + (part - 1) < -reach) parts &= ~(1u << (side * r + c));
+    }
+  return parts;
+}
+
+// Counts pairs by causality and window, or by the parts of lists, whatever documents hide of them.
 KernelWork work_of_pairs(const AttentionArgs& a) {
-  const auto t = static_cast<double>(a.sequence);
+  const auto t = static_cast<double>(a.sequence), far = std::max(0.0, t - 1 - static_cast<double>(a.reach));
   const auto& list = a.visibility.by_queries;
-  double pairs = static_cast<double>(a.heads) * (a.visibility.causal ? t * (t + 1) / 2 : t * t);
+  // Out of reach are the pairs of a triangle of side `far`, on each side of the diagonal.
+  double pairs = static_cast<double>(a.heads) *
+                 (a.visibility.causal ? t * (t + 1) / 2 - far * (far + 1) / 2 : t * t - far * (far + 1));
   if (list.begin != nullptr) {
     const auto rows = (a.sequence + plan::attention_tile - 1) / plan::attention_tile;
     std::int64_t parts = 0;
     for (std::int64_t h = 0; h < a.heads; ++h) {
       const auto first = list.heads == 1 ? 0 : (a.visibility.first_head + h) * list.tiles;
-      for (auto e = list.begin[first]; e < list.begin[first + rows]; ++e) parts += std::popcount(list.parts[e]);
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (auto e = list.begin[first + row]; e < list.begin[first + row + 1]; ++e)
+          parts +=
+              std::popcount(a.reach == any_reach
+                                ? list.parts[e]
+                                : parts_in_reach(list.parts[e], (row - list.other[e]) * plan::attention_tile, a.reach));
     }
     pairs = static_cast<double>(parts * plan::attention_part * plan::attention_part);
   }

@@ -8,6 +8,9 @@
 
 namespace trainyard::kernels {
 
+// The reach where there is no window: above the length of every sequence.
+inline constexpr std::int64_t any_reach = std::int64_t{1} << 30;
+
 // What both passes read.
 struct AttentionArgs : AttentionShape {
   std::uint32_t threshold = 0;  // dropout: a pair is kept if its word is at least this; 0: no dropout
@@ -22,6 +25,7 @@ struct AttentionArgs : AttentionShape {
   int products = 0;             // of each pair of a query and a key, of head_dim multiply-adds: 2 forward, 5 backward
   TeamSeconds* team = nullptr;  // CPU: gets each thread's times; null: nobody measures
   bool hopper = false;          // GPU: use the kernels for Hopper where they fit (base::hopper_wanted)
+  std::int64_t reach = any_reach;  // how many places from a query the farthest keys are that it may see
 };
 struct AttentionForwardArgs : AttentionArgs {
   Mat out, lse;

@@ -100,20 +100,27 @@ void wait_for_turn(const std::int32_t* turn, int64_t j) {
     if (spins >= 256) sched_yield();
 }
 
-// For queries [q0, q1) and keys [k0, k1) of a tile. p: scores, scaled first if they still need it, become
-// probabilities, with dropout applied. ds: products of output gradients and values become gradients of scores, still
-// without the scale of scores.
-template <class T> void score_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all,
-                                        float scale, const float* lse, const float* delta, int64_t i0, int64_t j0,
-                                        int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+// For queries [q0, q1) and keys [k0, k1) of a tile. p: products of queries and keys become probabilities, with dropout
+// applied. ds: products of output gradients and values become gradients of scores before their cap, still without the
+// scale of scores. capped: whether there is a cap c, whose slope is 1 - (score / c)^2.
+template <class T, bool capped> void score_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits,
+                                                     bool sees_all, const Scores& how, const float* lse,
+                                                     const float* delta, int64_t i0, int64_t j0, int64_t q0, int64_t q1,
+                                                     int64_t k0, int64_t k1) {
   IntVec steps;
   for (int n = 0; n < lanes; ++n) steps[n] = n;
   for (int64_t q = q0; q < q1; ++q) {
     float* p = m.p + q * tile;
     float* ds = m.ds + q * tile;
-    const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]), factor = broadcast(scale);
+    const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]), factor = broadcast(how.factor);
+    Vec slope = zero();  // of the cap, for the keys of the last call
     const auto probabilities = [&](int64_t k) {
-      const Vec product = load(p + k), score = paired<T> ? product * factor : product;
+      const Vec product = load(p + k);
+      Vec score = paired<T> ? product * factor : product;
+      if constexpr (capped) {
+        const Vec part = tanh_of(product * broadcast(how.inner));
+        score = part * broadcast(how.cap), slope = broadcast(1.0f) - part * part;
+      }
       if (sees_all) return exp_of<Range::least>(score - top);
       return exp_of<Range::least>(
           within(score, same(static_cast<std::int32_t>(j0 + k)) + steps, same(limits.lo[q]), same(limits.hi[q])) - top);
@@ -122,7 +129,8 @@ template <class T> void score_gradients(const BackwardBuffers& m, const Drop& dr
       for (int64_t k = k0; k < k1; k += lanes) {
         const Vec x = probabilities(k);
         put(p + k, x);
-        put(ds + k, x * (load(ds + k) - mean));
+        const Vec gradient = x * (load(ds + k) - mean);
+        put(ds + k, capped ? gradient * slope : gradient);
       }
     } else {
       alignas(64) float mask[tile];
@@ -132,7 +140,8 @@ template <class T> void score_gradients(const BackwardBuffers& m, const Drop& dr
       }
       for (int64_t k = k0; k < k1; k += lanes) {
         const Vec x = probabilities(k), kept = load(mask + k);
-        put(ds + k, x * (load(ds + k) * kept - mean));
+        const Vec gradient = x * (load(ds + k) * kept - mean);
+        put(ds + k, capped ? gradient * slope : gradient);
         put(p + k, x * kept);
       }
     }
@@ -186,7 +195,8 @@ template <class T> void backward_step(const AttentionBackwardArgs& a, const Head
                            m.p + q0 * tile + k0, tile, false);
     tile_product<T, false>(q1 - q0, k1 - k0, words_of<T>(d), m.douts + q0 * pitch, pitch, 1, m.values_turned + k0, tile,
                            m.ds + q0 * tile + k0, tile, false);
-    score_gradients<T>(m, drop, limits, sees_all, scale, lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
+    const auto gradients = a.softcap != 0 ? score_gradients<T, true> : score_gradients<T, false>;
+    gradients(m, drop, limits, sees_all, scores_of<T>(a), lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
   });
   const float* ds_rows = m.ds;
   int64_t ds_pitch = tile;

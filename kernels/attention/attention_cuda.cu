@@ -52,12 +52,10 @@ template <class F> __device__ void products(const F (*x)[pitch], const F (*y)[pi
 // Query i of the sequence at row0. A query past the sequence's end sees nothing.
 template <Sees S> struct Query;
 template <> struct Query<Sees::earlier> {
-  const AttentionArgs& a;
-  std::int64_t row0, i;
-  __device__ Query(const AttentionArgs& a, std::int64_t row0, std::int64_t i) : a(a), row0(row0), i(i) {}
-  __device__ bool sees(std::int64_t j, unsigned) const {
-    return i < a.sequence && j <= i && j >= a.document_start[row0 + i];
-  }
+  std::int64_t i, begin;
+  __device__ Query(const AttentionArgs& a, std::int64_t row0, std::int64_t i)
+      : i(i), begin(i < a.sequence ? begin_of(a, row0, static_cast<int>(i)) : i + 1) {}
+  __device__ bool sees(std::int64_t j, unsigned) const { return j <= i && j >= begin; }
 };
 template <> struct Query<Sees::any> {
   std::int64_t i;
@@ -68,6 +66,11 @@ template <> struct Query<Sees::any> {
     return j >= keys.lo && j < keys.hi && has_pair(parts, i, j);
   }
 };
+
+// What a cap leaves of a product of a query and a key, as a share of the cap.
+template <class F> __device__ F share_of_cap(const AttentionArgs& a, F product) {
+  return tanh_of(product * static_cast<F>(a.scale / a.softcap));
+}
 
 // The factor of pair (i, j): 1 without dropout, 0 where it is dropped.
 template <class F> __device__ F kept_scale(const AttentionArgs& a, const Geometry& g, std::int64_t i, std::int64_t j) {
@@ -83,8 +86,10 @@ template <class F> __device__ F kept_scale(const AttentionArgs& a, const Geometr
 // The first tile of keys that any query of the tile at i0 sees; the same for all threads.
 __device__ std::int64_t first_tile(const AttentionArgs& a, std::int64_t row0, std::int64_t i0, int tile) {
   std::int64_t first = i0;
-  for (std::int64_t i = i0; i < i0 + tile && i < a.sequence; ++i)
-    first = a.document_start[row0 + i] < first ? a.document_start[row0 + i] : first;
+  for (std::int64_t i = i0; i < i0 + tile && i < a.sequence; ++i) {
+    const int begin = begin_of(a, row0, static_cast<int>(i));
+    first = begin < first ? begin : first;
+  }
   return first / tile * tile;
 }
 
@@ -153,11 +158,14 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
     products(q, kv, d, s);
     __syncthreads();
     load_tile<T>(a, a.v, g.row0, j0, g.kv * d, kv);
+    const bool caps = a.softcap != 0;
+    for (int j = lane; caps && j < tile; j += lanes) s[row][j] = share_of_cap(a, s[row][j]);
+    const F scale = static_cast<F>(caps ? a.softcap : a.scale);
     // The lanes of a row compute its maximum and sum together.
     F best = top;
     for (int j = lane; j < tile; j += lanes) {
       if (query.sees(j0 + j, parts)) {
-        s[row][j] *= static_cast<F>(a.scale);
+        s[row][j] *= scale;
         best = s[row][j] > best ? s[row][j] : best;
       } else {
         s[row][j] = minus_infinity<F>();
@@ -211,9 +219,9 @@ template <class T> __global__ void delta_kernel(AttentionBackwardArgs a) {
 
 // For one tile: s gets the probabilities p, with dropout applied. dp holds dout . v on entry and gets the gradient ds
 // of the scores.
-template <Sees S, class F> __device__ void tile_gradients(const AttentionBackwardArgs& a, const Geometry& g,
-                                                          std::int64_t i0, std::int64_t j0, unsigned parts,
-                                                          F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
+template <bool Caps, Sees S, class F> __device__ void tile_gradients(const AttentionBackwardArgs& a, const Geometry& g,
+                                                                     std::int64_t i0, std::int64_t j0, unsigned parts,
+                                                                     F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>;
   const int row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t i = i0 + row, head = g.b * a.heads + g.h;
@@ -223,8 +231,14 @@ template <Sees S, class F> __device__ void tile_gradients(const AttentionBackwar
     F p = 0, ds = 0;
     if (query.sees(j0 + j, parts)) {
       const F scale = static_cast<F>(a.scale), kept = kept_scale<F>(a, g, i, j0 + j);
-      p = exp_of(s[row][j] * scale - a.lse.row<F>(head)[i]);
-      ds = p * (dp[row][j] * kept - delta[i]) * scale;
+      if constexpr (Caps) {
+        const F share = share_of_cap(a, s[row][j]);
+        p = exp_of(share * static_cast<F>(a.softcap) - a.lse.row<F>(head)[i]);
+        ds = p * (dp[row][j] * kept - delta[i]) * scale * (F(1) - share * share);
+      } else {
+        p = exp_of(s[row][j] * scale - a.lse.row<F>(head)[i]);
+        ds = p * (dp[row][j] * kept - delta[i]) * scale;
+      }
       p *= kept;
     }
     s[row][j] = p;
@@ -257,7 +271,8 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
       __syncthreads();
       products(x, y, d, dp);
       __syncthreads();
-      tile_gradients<S>(a, g, i0, j0, parts, s, dp);
+      if (a.softcap != 0) tile_gradients<true, S>(a, g, i0, j0, parts, s, dp);
+      else tile_gradients<false, S>(a, g, i0, j0, parts, s, dp);
       load_tile<T>(a, a.q, g.row0, i0, g.h * d, y);
       __syncthreads();
       for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
@@ -299,7 +314,8 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
     __syncthreads();
     products(x, y, d, s);
     __syncthreads();
-    tile_gradients<S>(a, g, i0, j0, parts, s, dp);
+    if (a.softcap != 0) tile_gradients<true, S>(a, g, i0, j0, parts, s, dp);
+    else tile_gradients<false, S>(a, g, i0, j0, parts, s, dp);
     __syncthreads();
     for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
       F acc = dq[k];

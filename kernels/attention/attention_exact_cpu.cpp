@@ -18,6 +18,11 @@ double exact_mask(const AttentionArgs& a, const Drop& drop, int64_t i, int64_t j
   return drop_words(drop, i, j).w[j % 4] >= a.threshold ? keep : 0.0;
 }
 
+// The score of a scaled product: itself, or capped.
+double exact_score(const AttentionArgs& a, double scaled) {
+  return a.softcap == 0 ? scaled : a.softcap * tanh_of(scaled / a.softcap);
+}
+
 // Calls visit(j) for every key that query i sees, in ascending order.
 template <class Visit> void seen_keys(const AttentionArgs& a, const ExactHead& head, int64_t i, const Visit& visit) {
   const auto limits = limits_of(a, head.b, i / tile * tile);
@@ -38,7 +43,7 @@ void exact_forward(const AttentionForwardArgs& a, int64_t b, int64_t h) {
     double s = 0;
     for (int64_t c = 0; c < a.head_dim; ++c)
       s += a.q.row<double>(head.row0 + i)[head.column + c] * a.k.row<double>(head.row0 + j)[head.kv_column + c];
-    return s * a.scale;
+    return exact_score(a, s * a.scale);
   };
   for (int64_t i = 0; i < a.sequence; ++i) {
     double top = -__builtin_inf(), sum = 0;
@@ -74,8 +79,9 @@ void exact_backward(const AttentionBackwardArgs& a, int64_t b, int64_t kv) {
         const double* v = a.v.row<double>(head.row0 + j) + head.kv_column;
         double s = 0, dp = 0;
         for (int64_t c = 0; c < d; ++c) s += q[c] * k[c], dp += dout[c] * v[c];
-        const double p = exp_of(s * a.scale - a.lse.row<double>(b * a.heads + h)[i]);
-        const double mask = exact_mask(a, drop, i, j), ds = p * (dp * mask - delta) * a.scale;
+        const double score = exact_score(a, s * a.scale), part = a.softcap == 0 ? 0 : score / a.softcap;
+        const double p = exp_of(score - a.lse.row<double>(b * a.heads + h)[i]);
+        const double mask = exact_mask(a, drop, i, j), ds = p * (dp * mask - delta) * (1 - part * part) * a.scale;
         for (int64_t c = 0; c < d; ++c) {
           dq[c] += ds * k[c];
           a.dk.row<double>(head.row0 + j)[head.kv_column + c] += ds * q[c];

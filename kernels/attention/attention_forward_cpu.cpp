@@ -35,6 +35,16 @@ ForwardBuffers forward_buffers(const AttentionArgs& a, char* scratch) {
   return m;
 }
 
+// Turns the products of keys [k0, k1) and queries [q0, q1) into scores with a cap.
+void cap_scores(const ForwardBuffers& m, const Scores& how, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
+  const Vec inner = broadcast(how.inner), cap = broadcast(how.cap);
+  for (int64_t k = k0; k < k1; ++k)
+    for (int64_t q = q0; q < q1; q += lanes) {
+      float* at = m.scores + k * tile + q;
+      put(at, cap * tanh_of(load(at) * inner));
+    }
+}
+
 // Hides keys [k0, k1) from queries [q0, q1) where a query does not see a key; the tile of keys begins with key j0.
 void hide(const ForwardBuffers& m, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
   for (int64_t q = q0; q < q1; q += lanes) {
@@ -127,21 +137,20 @@ struct Place {
   int64_t b, h, i;
 };
 
-// The factor that scores still need: queries of paired operands are packed without it.
-template <class T> float scale_of(const AttentionArgs& a) { return paired<T> ? static_cast<float>(a.scale) : 1.0f; }
-
 // One step of the online softmax: the tile of keys at j0, for the parts of the tile of queries that see it. With paired
 // operands, probabilities become words.
 template <class T, class Beside> void softmax_step(const AttentionForwardArgs& a, const Place& at,
                                                    const ForwardBuffers& m, const Drop& drop, unsigned parts,
                                                    bool sees_all, int64_t j0, const Rows& keys, const Beside& beside) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d);
-  const float scale = scale_of<T>(a);
+  const auto how = scores_of<T>(a);
+  const float scale = how.factor;
   alignas(64) float best[tile], base[tile], fresh[tile];
   const auto step = [&](int64_t q0, int64_t q1, auto over) {
     over([&](int64_t k0, int64_t k1) {
       tile_product<T, false>(k1 - k0, q1 - q0, words_of<T>(d), keys.first + k0 * keys.pitch, keys.pitch, 1,
                              m.queries + q0, tile, m.scores + k0 * tile + q0, tile, false);
+      if (how.cap != 0) cap_scores(m, how, k0, k1, q0, q1);
       if (!sees_all) hide(m, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
@@ -228,8 +237,9 @@ template <class T> void forward_tile(const AttentionForwardArgs& a, const Place&
     const bool nothing = m.top[q] == -__builtin_inff();
     const float sum = nothing ? 1.0f : m.sum[q];
     put_row(d, out, mixed, [&](float v) { return v / sum; });
-    lse[q] = nothing ? __builtin_inff()
-                     : m.top[q] * scale_of<T>(a) + static_cast<float>(__builtin_log(static_cast<double>(m.sum[q])));
+    lse[q] = nothing
+                 ? __builtin_inff()
+                 : m.top[q] * scores_of<T>(a).factor + static_cast<float>(__builtin_log(static_cast<double>(m.sum[q])));
   }
   clock.computed();
 }

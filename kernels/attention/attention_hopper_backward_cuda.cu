@@ -37,14 +37,22 @@ template <class T> struct alignas(8) Two { T of[2]; };
 template <class T> __device__ __forceinline__ Two<T> two_at(const T* p) { return *reinterpret_cast<const Two<T>*>(p); }
 
 // ---- By keys -------------------------------------------------------------------------------------------------------
-// Hides keys j and j + 8 from queries whose document begins behind them. start: the starts of the tile's queries.
-template <int N> __device__ __forceinline__ void hide_documents(float (&s)[N], const int* start, int j, int t) {
+// Whether some key from `own` on lies before the document or the window of the last of N queries. start: the starts of
+// the queries' documents. window: the first query minus the reach.
+template <int N> __device__ __forceinline__ bool hides(const int* start, int window, int own) {
+  return start[N - 1] > own || window + N - 1 > own;
+}
+// Hides keys j and j + 8 from queries whose document or window begins behind them. start, window: as above.
+template <int N>
+__device__ __forceinline__ void hide_earlier(float (&s)[N], const int* start, int window, int j, int t) {
 #pragma unroll
   for (int n = 0; n < N / 4; ++n) {
     const auto first = two_at(start + 8 * n + 2 * t);
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (j + i / 2 * 8 < first.of[i % 2]) s[4 * n + i] = -INFINITY;
+    for (int i = 0; i < 4; ++i) {
+      const int key = j + i / 2 * 8;
+      if (key < first.of[i % 2] || key < window + 8 * n + 2 * t + i % 2) s[4 * n + i] = -INFINITY;
+    }
   }
 }
 // Products of keys (rows) and queries (columns) become weights. lse belongs to the columns. reach: the key of s[0]
@@ -110,7 +118,8 @@ template <class C> __device__ __forceinline__ void work_on(const BackwardArgs& a
     wait_products<1>();
     pin(s);
     await(m.queries_full(slot.index), slot.parity);
-    if (m.start(slot.index)[N - 1] > own) hide_documents(s, m.start(slot.index), job.row + place.row(), t);
+    if (hides<N>(m.start(slot.index), from * N - a.reach, own))
+      hide_earlier(s, m.start(slot.index), from * N - a.reach, job.row + place.row(), t);
     weigh_keys<true>(s, m.lse(slot.index), scale, job.row + place.row() - from * N - 2 * t, t);
     narrow<N>(narrowed, s);
     pin(s);
@@ -141,7 +150,8 @@ template <class C> __device__ __forceinline__ void work_on(const BackwardArgs& a
       wait_products<2>();
       pin(s);
       await(m.queries_full(next.index), next.parity);
-      if (m.start(next.index)[N - 1] > own) hide_documents(s, m.start(next.index), job.row + place.row(), t);
+      if (hides<N>(m.start(next.index), n * N - a.reach, own))
+        hide_earlier(s, m.start(next.index), n * N - a.reach, job.row + place.row(), t);
       weigh_keys<false>(s, m.lse(next.index), scale, 0, t);
       pin(s);
       await(m.second_full(next.index), next.parity);  // ends at once; keeps ptxas from moving the wait forward
@@ -195,9 +205,9 @@ template <class C> struct QueriesTile {
   const HopperPlace& place;
   std::uint64_t q, dout;
   float scale, base[2], delta[2];
-  int far;  // the first key of the document of the group's last query
+  int far;  // the first key that the group's last query sees
 
-  // Hides the keys of tile j that lie before the rows' documents.
+  // Hides the keys of tile j that lie before the rows' documents and windows.
   __device__ __forceinline__ void hide(float (&s)[C::others / 2], int j) const {
     if (j * C::others < far) hide_before(s, a, job.b, job.row + place.row(), j * C::others + 2 * (place.lane % 4));
   }
@@ -302,7 +312,7 @@ requires(!C::by_keys) __device__ __forceinline__
                     a.scale * log2_e,
                     {},
                     {},
-                    document_of(a, job.b, own + 63)};
+                    first_key(a, job.b, own + 63)};
   float s[N / 2], dp[N / 2], dq[D / 2];
   PerQuery<D> rows;
   rows.take(a, job, place);
@@ -400,7 +410,7 @@ template <int D> bool backward(const AttentionBackwardArgs& a, void* stream, con
   BackwardArgs h{};
   h.batch = static_cast<int>(a.batch), h.sequence = static_cast<int>(a.sequence);
   h.heads = static_cast<int>(a.heads), h.kv_heads = static_cast<int>(a.kv_heads);
-  h.scale = static_cast<float>(a.scale), h.document_start = a.document_start;
+  h.scale = static_cast<float>(a.scale), h.document_start = a.document_start, h.reach = static_cast<int>(a.reach);
   h.out = a.out, h.lse = a.lse, h.dout = a.dout, h.dq = a.dq, h.dk = a.dk, h.dv = a.dv;
   h.delta = reinterpret_cast<float*>(a.scratch);
   int* const taken = reinterpret_cast<int*>(h.delta + a.batch * a.heads * a.sequence);

@@ -42,6 +42,7 @@ struct BackwardArgs {
   float* delta;  // [batch * heads, sequence]: sums of out * dout; the pass by queries writes them, the pass by keys
                  // reads them
   int* taken;    // starts at 0: how many jobs of the pass the blocks have taken, beyond the first job of each block
+  int reach;     // AttentionArgs::reach
 };
 
 // ---- Jobs: a head's tile of own rows -------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ template <class C> TRAINYARD_ANYWHERE int heads_of(const BackwardArgs& a) {
 template <class C> TRAINYARD_ANYWHERE int jobs_of(const BackwardArgs& a) { return a.row_tiles * heads_of<C>(a); }
 
 // Takes as many heads at a time as run over rows that fit the L2 cache together. Within these heads the longest rows
-// come first. Ignores documents.
+// come first. Ignores documents and windows.
 template <class C> __device__ __forceinline__ BackwardJob job_of(const BackwardArgs& a, int number) {
   const int section = number / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
   const int left = heads_of<C>(a) - first, here = left < a.heads_at_once ? left : a.heads_at_once;
@@ -70,11 +71,11 @@ template <class C> __device__ __forceinline__ BackwardJob job_of(const BackwardA
   return {head / a.heads, h, h / (a.heads / a.kv_heads), row, 0, (end - 1) / C::others + 1};
 }
 
-// The bound that documents set to the job's tiles: the end of the tiles of queries, or, by queries, the begin of the
-// tiles of keys. Documents begin in ascending order.
+// The bound that documents and windows set to the job's tiles: the end of the tiles of queries, or, by queries, the
+// begin of the tiles of keys. Documents begin in ascending order.
 template <class C> __device__ __forceinline__ int limit_of(const BackwardArgs& a, const BackwardJob& job) {
-  if (!C::by_keys) return document_of(a, job.b, job.row) / C::others;
-  const auto beyond = [&](int n) { return document_of(a, job.b, n * C::others) >= job.row + C::rows; };
+  if (!C::by_keys) return first_key(a, job.b, job.row) / C::others;
+  const auto beyond = [&](int n) { return first_key(a, job.b, n * C::others) >= job.row + C::rows; };
   return beyond(job.to - 1) ? first_far(job.from, job.to, beyond) : job.to;
 }
 template <class C> __device__ __forceinline__ void limit(BackwardJob& job, int limit) {

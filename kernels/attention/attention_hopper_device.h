@@ -10,11 +10,12 @@ namespace trainyard::kernels {
 namespace {
 
 // Whether to use the kernels for Hopper. They must be switched on, until they have passed the test suite on a device.
-// They need queries that see earlier keys of their document, and no dropout. Jobs are counted in int.
+// They need queries that see earlier keys of their document and window, no dropout, and no cap of scores, for whose
+// slope the backward pass has no registers left. Jobs are counted in int.
 template <class Args> bool hopper_fits(const Args& a) {
   constexpr std::int64_t most_tiles = 1 << 29;
   return a.hopper && is_hopper() && gpu::attention_mma_fits(a) && sees_of(a) == Sees::earlier && a.threshold == 0 &&
-         a.scratch != nullptr && a.batch * a.heads * (a.sequence / 64 + 1) <= most_tiles;
+         a.softcap == 0 && a.scratch != nullptr && a.batch * a.heads * (a.sequence / 64 + 1) <= most_tiles;
 }
 // How many of `heads` heads, of `bytes` bytes each, certainly fit the L2 cache together.
 inline int heads_at_once(std::int64_t bytes, std::int64_t heads) {
@@ -24,10 +25,12 @@ inline int heads_at_once(std::int64_t bytes, std::int64_t heads) {
 // Clears the counters of jobs that blocks have taken, one thread for each counter.
 __global__ void attention_none_taken_kernel(int* taken) { taken[threadIdx.x] = 0; }
 
-// The first key of query i's document; a query past the sequence's end counts as its last query. It never decreases
-// within a sequence.
-template <class Args> __device__ __forceinline__ int document_of(const Args& a, int b, int i) {
-  return a.document_start[static_cast<std::int64_t>(b) * a.sequence + (i < a.sequence ? i : a.sequence - 1)];
+// The first key of query i's document and window; a query past the sequence's end counts as its last query. It never
+// decreases within a sequence.
+template <class Args> __device__ __forceinline__ int first_key(const Args& a, int b, int i) {
+  const int query = i < a.sequence ? i : a.sequence - 1;
+  const int document = a.document_start[static_cast<std::int64_t>(b) * a.sequence + query], window = query - a.reach;
+  return window > document ? window : document;
 }
 
 // ---- Tiles in shared memory -----------------------------------------------------------------------------------------
@@ -108,10 +111,10 @@ template <int N> __device__ __forceinline__ void hide_later(float (&s)[N], int r
       if (8 * n + e % 2 > reach + e / 2 * 8) s[4 * n + e] = -INFINITY;
 }
 
-// Hides the keys before the documents of queries i and i + 8. j: the key of s[0].
+// Hides the keys before the first ones of queries i and i + 8. j: the key of s[0].
 template <int N, class Args>
 __device__ __forceinline__ void hide_before(float (&s)[N], const Args& a, int b, int i, int j) {
-  const int start[2] = {document_of(a, b, i) - j, document_of(a, b, i + 8) - j};
+  const int start[2] = {first_key(a, b, i) - j, first_key(a, b, i + 8) - j};
 #pragma unroll
   for (int n = 0; n < N / 4; ++n)
 #pragma unroll

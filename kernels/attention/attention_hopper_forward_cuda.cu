@@ -1,6 +1,6 @@
 // Attention's forward pass on Hopper after Shah et al. (2024), "FlashAttention-3". While the tensor cores compute the
 // scores of the next tile of keys and the products with this tile's values, the other units turn scores into weights.
-// Queries see earlier keys of their document.
+// Queries see earlier keys of their document and window.
 #include "kernels/attention/attention_hopper_forward_device.h"
 
 namespace trainyard::kernels {
@@ -70,7 +70,7 @@ template <int D> __device__ __forceinline__ void attend(const HopperArgs& a, con
   constexpr int N = Hopper<D>::keys, rows = Hopper<D>::rows;
   const std::uint64_t q = rows_descriptor(m.q() + place.group * 64 * panel_row_bytes);
   const int own = job.i0 + 64 * place.group;  // this group's queries, all within one tile of keys
-  const int far = document_of(a, job.b, own + 63);
+  const int far = first_key(a, job.b, own + 63);
   float s[N / 2], o[D / 2];
   unsigned weights[N / 16][4];
   Softmax softmax;
@@ -178,7 +178,7 @@ template <int D> bool forward(const AttentionForwardArgs& a, void* stream, const
   h.heads_at_once = heads_at_once(std::int64_t{4} * D * a.sequence * a.kv_heads / a.heads, a.batch * a.heads);
   h.scale = static_cast<float>(a.scale) * log2_e;
   h.document_start = a.document_start, h.out = a.out, h.lse = a.lse;
-  h.taken = reinterpret_cast<int*>(a.scratch);
+  h.taken = reinterpret_cast<int*>(a.scratch), h.reach = static_cast<int>(a.reach);
   const int jobs = jobs_of(h), most = multiprocessors(), blocks = most < jobs ? most : jobs;
   TRAINYARD_LAUNCH(attention_none_taken_kernel, false, 1, 1, stream, h.taken);
   TRAINYARD_LAUNCH_SHARED(attention_hopper_kernel<D>, C::shared_bytes, blocks, C::threads, stream, maps, h);

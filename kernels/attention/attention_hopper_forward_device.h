@@ -33,6 +33,7 @@ struct HopperArgs {
   const std::int32_t* document_start;
   Mat out, lse;
   int* taken;  // starts at 0: how many jobs the blocks have taken, beyond the first job of each block
+  int reach;   // AttentionArgs::reach
 };
 
 // ---- Jobs: a head's tile of queries --------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ __device__ __forceinline__ void copy_jobs(const HopperMaps& maps, const HopperAr
   for (; number < jobs; ++turn) {
     const int next = static_cast<int>(gridDim.x) + atomicAdd(a.taken, 1);
     const Job job = job_of<D>(a, number);
-    const int first = document_of(a, job.b, job.i0) / C::keys;
+    const int first = first_key(a, job.b, job.i0) / C::keys;
     await(m.q_empty(), (turn & 1) ^ 1);
     *m.job() = number;
     *m.first_tile() = first;

@@ -8,12 +8,14 @@
 namespace trainyard::kernels {
 namespace {
 
-// s becomes p (with dropout applied), and dp becomes the gradient of the scaled score. `scale` turns scores into powers
-// of 2, and lse is in that unit. Products with dp still need the scale of scores.
-template <bool Drops>
-__device__ __forceinline__ void gradients(float scale, float lse, float delta, float kept, float& s, float& dp) {
-  const float w = exp2_of(s * scale - lse);
+// s becomes p (with dropout applied), and dp becomes the gradient of the scaled score, before its cap. lse is in powers
+// of 2. Products with dp still need the scale of scores.
+template <bool Drops, bool Caps> __device__ __forceinline__ void gradients(const Powers& powers, float lse, float delta,
+                                                                           float kept, float& s, float& dp) {
+  if constexpr (Caps) s = tanh_of(s * powers.inner);
+  const float w = exp2_of(s * powers.power - lse);
   dp = w * ((Drops ? dp * kept : dp) - delta);
+  if constexpr (Caps) dp *= 1.0f - s * s;
   s = Drops ? w * kept : w;
 }
 
@@ -39,7 +41,7 @@ template <> struct QueryTiles<Sees::earlier> {
   __device__ __forceinline__ QueryTiles(const AttentionBackwardArgs& a, const Position& p, int j0) : j0(j0) {
     // Goes up to the first tile whose first query does not see these keys.
     int end = j0;
-    while (end < a.sequence && a.document_start[p.row0 + end] < j0 + tile) end += tile;
+    while (end < a.sequence && begin_of(a, p.row0, end) < j0 + tile) end += tile;
     each = (end - j0) / tile, steps = static_cast<int>(a.heads / a.kv_heads) * each;
   }
   __device__ __forceinline__ bool there() const { return step_ < steps; }
@@ -91,10 +93,10 @@ __device__ __forceinline__ bool sees_key(const PerQuery<S>& of, int i0, int i, i
 }
 
 // The products of a warp's 16 keys with a tile of queries become probabilities. The products of its values with the
-// output gradients become gradients of scores. Masked: some query does not see some key.
-template <bool Masked, bool Drops, Sees S>
+// output gradients become gradients of scores. Masked: some query does not see some key. Caps: scores have a cap.
+template <bool Masked, bool Drops, bool Caps, Sees S>
 __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Position& p, const PerQuery<S>& of, int i0,
-                                           int j0, unsigned column, float scale, float (&s)[tile / 8][4],
+                                           int j0, unsigned column, const Powers& powers, float (&s)[tile / 8][4],
                                            float (&dp)[tile / 8][4]) {
 #pragma unroll
   for (int n = 0; n < tile / 8; ++n) {
@@ -108,7 +110,8 @@ __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Positio
         continue;
       }
       const auto kept = kept_scales<Drops>(a, p, i0 + i + e % 2, j / 2 * 2);
-      gradients<Drops>(scale, lse.v[e % 2], delta.v[e % 2], j % 2 == 0 ? kept.v[0] : kept.v[1], s[n][e], dp[n][e]);
+      gradients<Drops, Caps>(powers, lse.v[e % 2], delta.v[e % 2], j % 2 == 0 ? kept.v[0] : kept.v[1], s[n][e],
+                             dp[n][e]);
     }
   }
 }
@@ -133,7 +136,7 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
       const bool there = i0 + i < a.sequence;
       to.lse[i] = there ? a.lse.row<float>(head)[i0 + i] * log2_e : 0.0f;
       to.delta[i] = there ? reinterpret_cast<const float*>(a.scratch)[head * a.sequence + i0 + i] : 0.0f;
-      to.start[i] = there ? a.document_start[p.row0 + i0 + i] : 0x7fffffff;
+      to.start[i] = there ? begin_of(a, p.row0, i0 + i) : 0x7fffffff;
       if constexpr (S == Sees::any) to.end[i] = there ? keys_of(a, p.row0, i0 + i).hi : 0;
     }
   };
@@ -145,6 +148,7 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
     fetch(tiles.now(), 0);
   }
   const float scale = static_cast<float>(a.scale);
+  const Powers powers(a);
   constexpr bool keeps = D == 64;
   unsigned of_keys[keeps ? D / 16 : 1][4], of_values[keeps ? D / 16 : 1][4];
   bool first = true;
@@ -180,9 +184,10 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
       for (int r = 0; keeps && r < 4; ++r) x[0][r] = of_values[k][r];
       times_rows<D, 1>(dp, x, douts, k, p);
     }
-    if (all_see<S>(of, i0, j0, column))
-      weigh_keys<false, Drops, S>(a, p, of, i0, j0, column, scale * log2_e, s[0], dp[0]);
-    else weigh_keys<true, Drops, S>(a, p, of, i0, j0, column, scale * log2_e, s[0], dp[0]);
+    if (powers.inner != 0) weigh_keys<true, Drops, true, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
+    else if (all_see<S>(of, i0, j0, column))
+      weigh_keys<false, Drops, false, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
+    else weigh_keys<true, Drops, false, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
     times_columns<D, 1>(dv, s, douts, p);
     times_columns<D, 1>(dk, dp, queries, p);
   }
@@ -191,10 +196,10 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
 }
 
 // The same for a warp's 16 queries and a tile of keys; only the gradients of scores are needed.
-template <bool Masked, bool Drops, Sees S>
+template <bool Masked, bool Drops, bool Caps, Sees S>
 __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Position& p, const Rows<S, 1>& queries,
-                                              int own, int j0, unsigned parts, float scale, const float (&lse)[2],
-                                              const float (&delta)[2], float (&s)[tile / 8][4],
+                                              int own, int j0, unsigned parts, const Powers& powers,
+                                              const float (&lse)[2], const float (&delta)[2], float (&s)[tile / 8][4],
                                               float (&dp)[tile / 8][4]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half)
@@ -206,7 +211,7 @@ __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Posi
       for (int e = 0; e < 2; ++e) {
         float &sn = s[n][2 * half + e], &dn = dp[n][2 * half + e];
         if (Masked && !queries.sees(0, half, j + e, n, parts)) dn = 0;
-        else gradients<Drops>(scale, lse[half], delta[half], kept.v[e], sn, dn);
+        else gradients<Drops, Caps>(powers, lse[half], delta[half], kept.v[e], sn, dn);
       }
     }
 }
@@ -236,6 +241,7 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads)
   }
   const Rows<S, 1> queries(a, p, own, i0 + tile - 1);
   const float scale = static_cast<float>(a.scale);
+  const Powers powers(a);
   int slot = 0;
   for (; tiles.there(); tiles.step(a), slot ^= 1) {
     await_copies();
@@ -257,9 +263,11 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads)
       for (int r = 0; r < 4; ++r) x[0][r] = dout[k][r];
       times_rows<D, 1>(dp, x, values, k, p);
     }
-    if (queries.all(j0, parts))
-      weigh_queries<false, Drops>(a, p, queries, own, j0, parts, scale * log2_e, lse, delta, s[0], dp[0]);
-    else weigh_queries<true, Drops>(a, p, queries, own, j0, parts, scale * log2_e, lse, delta, s[0], dp[0]);
+    if (powers.inner != 0)
+      weigh_queries<true, Drops, true>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
+    else if (queries.all(j0, parts))
+      weigh_queries<false, Drops, false>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
+    else weigh_queries<true, Drops, false>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
     times_columns<D, 1>(dq, dp, keys, p);
   }
   put_rows<D>(a, a.dq, own, p.h * D, dq[0], scale, scale, p);

@@ -142,10 +142,19 @@ template <int D> __device__ void put_rows(const AttentionArgs& a, const Mat& x, 
   }
 }
 
-// The first key of query i's document; a query past the sequence's end counts as its last query. Positions are int.
+// The first key of query i's document and window; a query past the sequence's end counts as its last query. Positions
+// are int.
 __device__ __forceinline__ int start_of(const AttentionArgs& a, const Position& p, int i) {
-  return a.document_start[p.row0 + (i < a.sequence ? i : a.sequence - 1)];
+  return begin_of(a, p.row0, i < a.sequence ? i : static_cast<int>(a.sequence) - 1);
 }
+
+// How products become powers of 2. With a cap, the powers are power tanh(inner product), otherwise power product.
+struct Powers {
+  float power, inner = 0;  // inner 0: there is no cap
+  __device__ __forceinline__ explicit Powers(const AttentionArgs& a)
+      : power(static_cast<float>(a.softcap == 0 ? a.scale : a.softcap) * log2_e),
+        inner(a.softcap == 0 ? 0.0f : static_cast<float>(a.scale / a.softcap)) {}
+};
 
 // Which keys the queries of a warp see: M blocks of 16 queries from `own` on. A lane handles rows g and g + 8 of each
 // block. n means the keys [8 n, 8 n + 8) of a tile.

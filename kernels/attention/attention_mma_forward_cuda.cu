@@ -56,6 +56,16 @@ __device__ __forceinline__ void weigh(const AttentionArgs& a, const Position& p,
     }
 }
 
+// Products become what the cap leaves of them, as a share of the cap.
+template <int M> __device__ __forceinline__ void cap(float (&s)[M][tile / 8][4], float inner) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < tile / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[m][n][e] = tanh_of(s[m][n][e] * inner);
+}
+
 // Grid: tiles of queries, heads, sequences. Shared memory: two pairs of tiles of keys and values.
 template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32 * W)
     forward_kernel(AttentionForwardArgs a) {
@@ -78,7 +88,8 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
     for (int half = 0; half < 2; ++half) top[m][half] = -INFINITY, sum[m][half] = 0;
   }
   const Rows<S, M> queries(a, p, own, last);
-  const float scale = static_cast<float>(a.scale) * log2_e;
+  const Powers powers(a);
+  const float scale = powers.power;
   int slot = 0;
   for (; tiles.there(); tiles.step(a), slot ^= 1) {
     await_copies();
@@ -99,6 +110,7 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
         for (int r = 0; r < 4; ++r) x[m][r] = q[m][k][r];
       times_rows<D, M>(s, x, keys, k, p);
     }
+    if (powers.inner != 0) cap(s, powers.inner);
     if (queries.all(j0, parts)) weigh<false, Drops, D>(a, p, queries, own, j0, parts, scale, s, top, sum, out);
     else weigh<true, Drops, D>(a, p, queries, own, j0, parts, scale, s, top, sum, out);
     times_columns<D, M>(out, s, values, p);

@@ -1,5 +1,5 @@
-// Visibility on a GPU: the keys that each query may see by causality, document and ends, and walks over the tiles of a
-// list. For attention_*cuda.cu.
+// Visibility on a GPU: the keys that each query may see by causality, window, document and ends, and walks over the
+// tiles of a list. For attention_*cuda.cu.
 #pragma once
 
 #include "kernels/attention/attention_args.h"
@@ -9,8 +9,8 @@
 namespace trainyard::kernels {
 namespace {
 
-// The visibility that a kernel is compiled for. earlier: every earlier key of a query's document, tile after tile. any:
-// whatever the arguments say.
+// The visibility that a kernel is compiled for. earlier: every earlier key of a query's document and window, tile after
+// tile. any: whatever the arguments say.
 enum class Sees { earlier, any };
 inline Sees sees_of(const AttentionArgs& a) {
   const bool lists = a.visibility.by_queries.begin != nullptr || a.visibility.by_keys.begin != nullptr;
@@ -33,17 +33,24 @@ __device__ __forceinline__ bool has_pair(unsigned parts, std::int64_t i, std::in
 struct Keys {
   int lo, hi;
 };
+// The first key of query i's document and window. i: a query of the sequence at row0.
+__device__ __forceinline__ int begin_of(const AttentionArgs& a, std::int64_t row0, int i) {
+  const int document = a.document_start[row0 + i], window = i - static_cast<int>(a.reach);
+  return window > document ? window : document;
+}
+
 // The keys that query i of the sequence at row0 may see, lists aside. A query past the sequence's end counts as its
 // last query. Neither lo nor hi decreases within a sequence. So of several queries, the first sees farthest back, and
 // the last sees farthest ahead.
 __device__ __forceinline__ Keys keys_of(const AttentionArgs& a, std::int64_t row0, int i) {
   const int length = static_cast<int>(a.sequence), query = i < length ? i : length - 1;
-  int end = a.visibility.causal ? query + 1 : length;
+  const int ahead = query + 1 + (a.visibility.causal ? 0 : static_cast<int>(a.reach));
+  int end = ahead < length ? ahead : length;
   if (a.key_end != nullptr) {
     const int limit = a.key_end[row0 + query];
     end = limit < end ? limit : end;
   }
-  return {a.document_start[row0 + query], end};
+  return {begin_of(a, row0, query), end};
 }
 
 // The first n of [from, to) for which far(n) holds, or `to`. If far(n) holds, it holds for all later n.

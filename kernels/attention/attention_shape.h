@@ -15,11 +15,13 @@ struct TileView {
 
 // What a query may see of its sequence. causal: no later key. The lists, if given, cover at least the whole sequence.
 // Then a query sees only the listed parts of tiles. `by_keys` is the list `by_queries`, sorted by keys. first_head:
-// this rank's first head in lists of several heads.
+// this rank's first head in lists of several heads. window: a query sees only keys less than so many places away from
+// it; 0: any distance. So a causal query sees at most `window` keys, itself among them (Beltagy et al. 2020).
 struct Visibility {
   bool causal = true;
   TileView by_queries, by_keys;
   std::int64_t first_head = 0;
+  std::int64_t window = 0;
 };
 
 // Query head h uses key-value head h / (heads / kv_heads). Query i sees key j of its sequence if document_start[i] <= j
@@ -37,6 +39,7 @@ struct AttentionShape {
   // the sequence. Like document_start, it never decreases within a sequence.
   const std::int32_t* key_end = nullptr;
   Visibility visibility = {};
+  double softcap = 0;  // c: a scaled score s counts as c tanh(s / c); 0: as s (Gemma Team 2024, "Gemma 2")
 };
 
 }  // namespace trainyard::kernels

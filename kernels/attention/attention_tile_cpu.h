@@ -30,8 +30,8 @@ struct Bump {
   }
 };
 
-// The keys [lo, hi) that each query of a tile may see by causality and document. lo = hi = 0 for a query that sees
-// none, and for rows past the sequence's end.
+// The keys [lo, hi) that each query of a tile may see by causality, window and document. lo = hi = 0 for a query that
+// sees none, and for rows past the sequence's end.
 struct Limits {
   std::int32_t lo[tile], hi[tile];
   int rows = 0;                    // queries of the tile
@@ -63,8 +63,8 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
   for (int r = 0; r < parts_of_row; ++r) l.part_lo[r] = l.part_hi[r] = 0;
   for (int r = 0; r < l.rows; ++r) {
     const int64_t at = b * a.sequence + i0 + r;
-    const int64_t start = most(0, a.document_start[at]);
-    int64_t end = a.visibility.causal ? i0 + r + 1 : a.sequence;
+    const int64_t start = most(most(0, a.document_start[at]), i0 + r - a.reach);
+    int64_t end = a.visibility.causal ? i0 + r + 1 : least(a.sequence, i0 + r + a.reach + 1);
     if (a.key_end != nullptr) end = least(end, a.key_end[at]);
     if (end > start) {
       l.lo[r] = static_cast<std::int32_t>(start), l.hi[r] = static_cast<std::int32_t>(end);
@@ -239,6 +239,17 @@ inline void turn(const float* __restrict rows, int64_t dw, float* __restrict out
       _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
       for (int n = 0; n < 4; ++n) _mm_storeu_ps(out + (c + n) * tile + r, x[n]);
     }
+}
+
+// How products of queries and keys become scores. With a cap, scores are cap tanh(inner product).
+struct Scores {
+  float factor;          // that products still need: queries of paired operands are packed without it
+  float inner, cap = 0;  // cap 0: there is none
+};
+template <class T> Scores scores_of(const AttentionArgs& a) {
+  const float factor = paired<T> ? static_cast<float>(a.scale) : 1.0f;
+  if (a.softcap == 0) return {factor, 0};
+  return {1, static_cast<float>((paired<T> ? a.scale : 1.0) / a.softcap), static_cast<float>(a.softcap)};
 }
 
 // Scores of keys in [lo, hi); minus infinity for other keys.

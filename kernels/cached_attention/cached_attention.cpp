@@ -8,10 +8,11 @@
 namespace trainyard::kernels {
 
 void cached_attention(tensor::Exec& exec, const CachedAttention& attention) {
-  const auto& [q, k, v, heads, kv_heads, scale, out] = attention;
+  const auto& [q, k, v, heads, kv_heads, scale, out, softcap] = attention;
   TRAINYARD_ASSERT(heads % kv_heads == 0 && q.cols() % heads == 0, "{} columns, {} heads on {} key-value heads",
                    q.cols(), heads, kv_heads);
   const auto d = q.cols() / heads, t = k.rows();
+  TRAINYARD_ASSERT(scale > 0 && softcap >= 0, "scores times {}, with a cap of {}", scale, softcap);
   require_shape(q, 1, heads * d, "q");
   require_shape(k, t, kv_heads * d, "k");
   require_shape(v, t, kv_heads * d, "v");
@@ -29,7 +30,8 @@ void cached_attention(tensor::Exec& exec, const CachedAttention& attention) {
                                 .kv_heads = c.kv_heads,
                                 .head_dim = d,
                                 .scale = c.scale,
-                                .threads = exec.threads()};
+                                .threads = exec.threads(),
+                                .softcap = c.softcap};
     TRAINYARD_CALL(exec, cached_attention, a);
   });
 }

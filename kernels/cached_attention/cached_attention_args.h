@@ -13,6 +13,7 @@ struct CachedAttentionArgs {
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
   double scale = 1;
   int threads = 1;
+  double softcap = 0;
 };
 TRAINYARD_CPU_KERNEL(void, cached_attention_cpu, (const CachedAttentionArgs& args))
 

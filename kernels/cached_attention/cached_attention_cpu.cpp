@@ -22,6 +22,8 @@ template <class T> void one_head(const CachedAttentionArgs& a, int64_t h) {
       product.add(m, [&](int64_t c) { return u[c] * v[c]; });
     });
     scores[j] = static_cast<F>(a.scale) * product.total();
+    if (a.softcap != 0)
+      scores[j] = static_cast<F>(a.softcap * __builtin_tanh(static_cast<double>(scores[j]) / a.softcap));
     top = scores[j] > top ? scores[j] : top;
   }
   for (int64_t j = 0; j < t; ++j) scores[j] = exp_of(scores[j] - top);

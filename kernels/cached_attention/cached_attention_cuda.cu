@@ -17,6 +17,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) cached_attenti
     F s = 0;
     for (std::int64_t c = 0; c < d; ++c) s += static_cast<F>(widen(q[c])) * static_cast<F>(widen(k[c]));
     s *= static_cast<F>(a.scale);
+    if (a.softcap != 0) s = static_cast<F>(a.softcap) * tanh_of(s / static_cast<F>(a.softcap));
     scores[j] = s;
     top = s > top ? s : top;
   }

@@ -36,7 +36,7 @@ struct Blocks {
         parts(std::move(drawn)), lists(parts) {
     s.batch = 2, s.sequence = c.T, s.heads = c.heads, s.kv_heads = c.kv, s.head_dim = c.d, s.scale = 0.7;
     s.dropout = c.dropout, s.seed = 99, s.site = 1234, s.samples = samples;
-    s.visibility.causal = c.causal;
+    s.visibility.causal = c.causal, s.visibility.window = c.window, s.softcap = c.softcap;
     if (c.list_heads > 0) {
       s.visibility.by_queries = lists.by_queries.view(lists.tiles, lists.heads);
       s.visibility.by_keys = lists.by_keys.view(lists.tiles, lists.heads);
@@ -78,8 +78,8 @@ struct Blocks {
   }
   bool sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const auto at = static_cast<std::size_t>(b * c.T + i);
-    return (!c.causal || j <= i) && j >= spans.start[at] && j < spans.end[at] &&
-           (c.list_heads == 0 || parts.has(c.first_head + h, i / part, j / part));
+    return (!c.causal || j <= i) && (c.window == 0 || std::abs(i - j) < c.window) && j >= spans.start[at] &&
+           j < spans.end[at] && (c.list_heads == 0 || parts.has(c.first_head + h, i / part, j / part));
   }
   double mask(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     if (c.dropout == 0) return 1;
@@ -104,7 +104,7 @@ struct Wanted {
   }
   void row(const Blocks& p, std::int64_t b, std::int64_t h, std::int64_t i) {
     const auto T = p.c.T, d = p.c.d, y0 = h / (p.c.heads / p.c.kv) * d;
-    std::vector<double> w(static_cast<std::size_t>(T), 0), g(w);
+    std::vector<double> w(static_cast<std::size_t>(T), 0), g(w), slope(w);
     double sum = 0, mean = 0;
     for (std::int64_t j = 0; j < T; ++j) {
       if (!p.sees(b, h, i, j)) continue;
@@ -113,7 +113,9 @@ struct Wanted {
         s += p.q(b * T + i, h * d + c) * p.k(b * T + j, y0 + c),
             dp += p.dout(b * T + i, h * d + c) * p.v(b * T + j, y0 + c);
       const auto at = static_cast<std::size_t>(j);
-      w[at] = std::exp(s * p.s.scale), g[at] = dp * p.mask(b, h, i, j);
+      const double score = s * p.s.scale, cap = p.c.softcap, share = cap == 0 ? 0 : std::tanh(score / cap);
+      w[at] = std::exp(cap == 0 ? score : cap * share), g[at] = dp * p.mask(b, h, i, j);
+      slope[at] = 1 - share * share;
       sum += w[at];
     }
     lse.push_back(sum == 0 ? std::numeric_limits<double>::infinity() : std::log(sum));
@@ -122,7 +124,7 @@ struct Wanted {
     for (std::int64_t j = 0; j < T; ++j) {
       const auto at = static_cast<std::size_t>(j);
       if (!p.sees(b, h, i, j)) continue;
-      const double pm = w[at] * p.mask(b, h, i, j), ds = w[at] * (g[at] - mean) * p.s.scale;
+      const double pm = w[at] * p.mask(b, h, i, j), ds = w[at] * (g[at] - mean) * slope[at] * p.s.scale;
       for (std::int64_t c = 0; c < d; ++c) {
         const auto x = h * d + c, y = y0 + c;
         out.set(b * T + i, x, out(b * T + i, x) + pm * p.v(b * T + j, y));
@@ -176,6 +178,12 @@ std::vector<Case> cases() {
   return all;
 }
 
+std::vector<Case> cases_with_windows() {
+  auto all = cases();
+  for (std::size_t n = 1; n < all.size(); n += 2) all[n].window = n % 4 == 1 ? 70 : 200, all[n].softcap = 1;
+  return all;
+}
+
 TEST(AttentionBlocks, EqualTheDefinitionOnEveryPath) {
   on_every_path([] {
     for (const auto& c : cases()) {
@@ -188,11 +196,86 @@ TEST(AttentionBlocks, EqualTheDefinitionOnEveryPath) {
   });
 }
 
+// Windows beside the sides of parts and tiles, longer than the sequence, and with everything else. Caps that most
+// scores come near to.
+std::vector<Case> windows_and_caps() {
+  std::vector<Case> all;
+  for (const std::int64_t window : {1, 3, 16, 63, 64, 65, 201})
+    for (const bool causal : {true, false}) {
+      const bool lists = window % 3 == 0, padded = window % 2 == 0;
+      all.push_back({150, 2, 1, 12, causal, window == 16 ? 0.25 : 0, lists ? 1 : 0, 0, 0, 0.7, padded, !padded, 1,
+                     window, window % 8 == 1 ? 1.5 : 0});
+    }
+  all.push_back({130, 2, 2, 16, true, 0.125, 0, 0, 0, 1, false, true, 1, 0, 0.5});
+  all.push_back({130, 2, 1, 24, false, 0, 2, 0, 0, 0.6, true, false, 1, 0, 3});
+  return all;
+}
+
+TEST(AttentionBlocks, WindowsAndCapsEqualTheDefinitionOnEveryPath) {
+  on_every_path([] {
+    for (const auto& c : windows_and_caps()) {
+      SCOPED_TRACE(::testing::Message() << "window " << c.window << ", cap " << c.softcap
+                                        << (c.causal ? ", causal" : ", both ways"));
+      equals_the_definition(c, DType::f32, 3e-5, 2);
+      equals_the_definition(c, DType::bf16, 6e-2, 1);
+      equals_the_definition(c, DType::f16, 8e-3, 2);
+      equals_the_definition(c, DType::f64, 1e-11, 1);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+// Lists use other loops, also where a window and a cap are with them.
+TEST(AttentionBlocks, AListOfEverythingChangesNoBitOfAWindow) {
+  on_every_path([] {
+    for (const DType t : {DType::f32, DType::bf16})
+      for (const std::int64_t window : {3, 64, 65, 100}) {
+        const Case c{200, 2, 1, 16, true, 0.2, 0, 0, 0, 1, false, true, 1, window, 2},
+            listed{200, 2, 1, 16, true, 0.2, 1, 0, 2, 1, false, true, 1, window, 2};
+        Blocks dense(c, t), all(listed, t);
+        dense.run(2), all.run(3);
+        same_bits(dense, all);
+      }
+  });
+}
+
+// Keys and values of tiles before all windows are not read, nor are queries whose window begins behind a tile of keys.
+TEST(AttentionBlocks, TilesOutsideOfWindowsAreNotTouched) {
+  on_every_path([] {
+    for (const std::int64_t lists : {0, 1})
+      for (const DType t : {DType::f32, DType::bf16}) {
+        const Case c{320, 2, 1, 16, true, 0, lists, 0, 0, 1, false, false, 1, tile + 1, 0};
+        Blocks plain(c, t), poisoned(c, t);
+        for (std::int64_t b = 0; b < 2; ++b)
+          for (std::int64_t r = 0; r < tile; ++r)
+            for (std::int64_t x = 0; x < 16; ++x)
+              poisoned.k.set(b * 320 + r, x, NAN), poisoned.v.set(b * 320 + r, x, NAN);
+        plain.run(2), poisoned.run(2);
+        for (std::int64_t b = 0; b < 2; ++b)
+          for (std::int64_t i = 2 * tile; i < 320; ++i)  // the first of them sees keys from 64 on
+            for (std::int64_t x = 0; x < 32; ++x) {
+              ASSERT_EQ(plain.out(b * 320 + i, x), poisoned.out(b * 320 + i, x)) << i;
+              ASSERT_EQ(plain.dq(b * 320 + i, x), poisoned.dq(b * 320 + i, x)) << i;
+            }
+        ASSERT_TRUE(std::isnan(poisoned.out(2 * tile - 1, 0)));
+        Blocks other(c, t);
+        for (std::int64_t x = 0; x < 32; ++x) other.q.set(2 * tile, x, NAN), other.dout.set(2 * tile, x, NAN);
+        other.run(2);
+        for (std::int64_t j = 0; j < tile; ++j)
+          for (std::int64_t x = 0; x < 16; ++x) {
+            ASSERT_EQ(plain.dk(j, x), other.dk(j, x)) << j;
+            ASSERT_EQ(plain.dv(j, x), other.dv(j, x)) << j;
+          }
+        ASSERT_TRUE(std::isnan(other.dk(2 * tile, 0)));
+      }
+  });
+}
+
 // Whichever thread works on a query's keys adds to the query's gradient, in the order of keys.
 TEST(AttentionBlocks, SameBitsForEveryNumberOfThreads) {
   on_every_path([] {
     for (const DType t : {DType::f32, DType::bf16})
-      for (auto c : cases()) {
+      for (auto c : cases_with_windows()) {
         c.T += 400, c.d = 16;
         Blocks one(c, t);
         one.run(1);
@@ -218,6 +301,7 @@ TEST(AttentionBlocks, AThousandRandomOnes) {
     c.first_head = below(2), c.list_heads = below(2) == 0 ? 1 : c.heads + c.first_head + below(2);
     c.beyond = below(6), c.share = static_cast<double>(below(11)) / 10, c.padded = below(3) == 0,
     c.documents = below(3) == 0, c.seed = random();
+    c.window = below(3) == 0 ? 1 + below(c.T + 2) : 0, c.softcap = below(3) == 0 ? 2 : 0;
     SCOPED_TRACE(n);
     equals_the_definition(c, DType::f32, 3e-5, 1 + static_cast<int>(below(4)));
     if (HasFatalFailure()) return;
@@ -334,7 +418,7 @@ TEST(AttentionBlocks, CausalToTheElement) {
 }
 
 TEST(AttentionBlocks, GradientsEqualFiniteDifferences) {
-  Case c{37, 2, 1, 3, false, 0.3, 2, 0, 0, 0.6, true, false};
+  Case c{37, 2, 1, 3, false, 0.3, 2, 0, 0, 0.6, true, false, 1, 20, 2.5};
   Blocks p(c, DType::f64);
   p.run(1);
   const auto loss = [&] {

@@ -21,6 +21,8 @@ struct AttentionCase {
   double share = 0.5;                           // the share of parts that exist
   bool padded = false, documents = false;
   std::uint64_t seed = 1;
+  std::int64_t window = 0;  // tokens; 0: none
+  double softcap = 0;       // 0: none
 };
 
 // Which parts of 16 x 16 pairs exist, for `heads` heads of a model, or one set for all heads.

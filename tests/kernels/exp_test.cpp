@@ -1,4 +1,4 @@
-// Tests the exponential of kernels over all sizes of arguments.
+// Tests the exponential and tanh of kernels over all sizes of arguments.
 #include "kernels/dispatch.h"
 
 #include <gtest/gtest.h>
@@ -13,15 +13,18 @@ namespace trainyard::kernels {
 
 TRAINYARD_CPU_VARIANTS(void, exponentials,
                        (int n, const float* x, float* of_registers, float* least, float* one_by_one))
+TRAINYARD_CPU_VARIANTS(void, tangents, (int n, const float* x, float* of_registers))
 
 namespace {
 
 struct Path {
   Isa isa;
   void (*run)(int, const float*, float*, float*, float*);
+  void (*tangents)(int, const float*, float*);
 };
-const Path paths[] = {
-    {Isa::baseline, baseline::exponentials}, {Isa::avx2, avx2::exponentials}, {Isa::avx512, avx512::exponentials}};
+const Path paths[] = {{Isa::baseline, baseline::exponentials, baseline::tangents},
+                      {Isa::avx2, avx2::exponentials, avx2::tangents},
+                      {Isa::avx512, avx512::exponentials, avx512::tangents}};
 
 // Every 257th of all f32 numbers, and the edges of the range that has an exponential.
 std::vector<float> arguments() {
@@ -58,6 +61,24 @@ TEST(Exp, RegistersHaveTheBitsOfOneNumberAndBothAreNearTheExponential) {
       if (!near) ++far, one = x[i];
     }
     EXPECT_EQ(different, 0) << name_of(path.isa);
+    EXPECT_EQ(far, 0) << name_of(path.isa) << ", one of them: " << one;
+  }
+}
+
+// Relative to tanh itself, also near zero. A subnormal argument may become its rounded product.
+TEST(Exp, TanhOfRegistersIsNearTanh) {
+  const auto x = arguments();
+  std::vector<float> got(x.size());
+  for (const auto& path : paths) {
+    if (!machine_has(path.isa)) continue;
+    path.tangents(static_cast<int>(x.size()), x.data(), got.data());
+    std::int64_t far = 0;
+    float one = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double want = std::tanh(static_cast<double>(x[i]));
+      const bool near = std::isnan(x[i]) ? std::isnan(got[i]) : std::abs(got[i] - want) <= 1.8e-7 * std::abs(want);
+      if (!near) ++far, one = x[i];
+    }
     EXPECT_EQ(far, 0) << name_of(path.isa) << ", one of them: " << one;
   }
 }

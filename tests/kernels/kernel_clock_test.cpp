@@ -107,7 +107,8 @@ TEST(KernelClock, TellsNothingOfTeamsThatItHasNoRoomFor) {
   EXPECT_EQ(clock.rows()[0].team, 0);
 }
 
-// Counts pairs one by one: of a causal square, of a full one, and of lists by their parts of 16 x 16.
+// Counts pairs one by one: of a causal square, of a full one, and of lists by their parts of 16 x 16; then the same of
+// those that are within a window.
 TEST(KernelClock, CountsTheWorkOfAttention) {
   constexpr std::int64_t batch = 2, T = 130, heads = 3, d = 16;
   test::AttentionCase c;
@@ -117,14 +118,30 @@ TEST(KernelClock, CountsTheWorkOfAttention) {
   double listed = 0;
   for (const char there : parts.there) listed += there != 0 ? 256 : 0;
   const double causal = heads * T * (T + 1) / 2.0, full = heads * T * T;
+  constexpr std::int64_t window = 20;
+  double causal_near = 0, full_near = 0, listed_near = 0;
+  for (std::int64_t i = 0; i < T; ++i)
+    for (std::int64_t j = 0; j < T; ++j)
+      if (std::abs(i - j) < window) full_near += heads, causal_near += j <= i ? heads : 0;
+  for (std::int64_t h = 0; h < heads; ++h)
+    for (std::int64_t r = 0; r < parts.n; ++r)
+      for (std::int64_t s = 0; s < parts.n; ++s)  // parts two apart are 17 places apart where they are nearest
+        if (parts.has(h, r, s) && std::abs(r - s) <= 2) listed_near += 256;
   struct {
     bool causal, lists;
     double pairs;
-  } const cases[] = {{true, false, causal}, {false, false, full}, {false, true, listed}};
+    std::int64_t window = 0;
+  } const cases[] = {{true, false, causal},
+                     {false, false, full},
+                     {false, true, listed},
+                     {true, false, causal_near, window},
+                     {false, false, full_near, window},
+                     {false, true, listed_near, window},
+                     {true, false, causal, T}};
   for (const auto& k : cases) {
     Kitchen at;
     kernels::AttentionShape s{batch, T, heads, heads, d, 0.25};
-    s.visibility.causal = k.causal;
+    s.visibility.causal = k.causal, s.visibility.window = k.window;
     if (k.lists) {
       s.visibility.by_queries = lists.by_queries.view(lists.tiles, lists.heads);
       s.visibility.by_keys = lists.by_keys.view(lists.tiles, lists.heads);
