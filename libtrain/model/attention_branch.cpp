@@ -56,6 +56,10 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
   return a;
 }
 
+kernels::RotaryHeads AttentionBranch::rotary(std::int64_t heads) const {
+  return {.heads = heads, .head_dim = model_.head_dim(), .base = model_.rotary_base, .config = model_.rotary};
+}
+
 void AttentionBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   const plan::Widths w(model_, step.collectives->ranks());
   {
@@ -64,9 +68,8 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
   }
   const auto heads = split(t["qkv"], w);
   if (plan::is_rotary(model_)) {
-    kernels::rotary_forward(step.exec, heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
-    kernels::rotary_forward(step.exec, heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
-                            model_.rotary_base);
+    kernels::rotary_forward(step.exec, heads.q, step.micro.positions, rotary(w.heads));
+    kernels::rotary_forward(step.exec, heads.k, step.micro.positions, rotary(w.kv_heads));
   }
   if (step.past == nullptr)
     kernels::attention_forward(step.exec, {.shape = geometry(step),
@@ -127,9 +130,8 @@ void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, ba
                                           .dk = d_heads.k,
                                           .dv = d_heads.v});
   if (!plan::is_rotary(model_)) return;
-  kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
-  kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
-                           model_.rotary_base);
+  kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, rotary(w.heads));
+  kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, rotary(w.kv_heads));
 }
 
 void AttentionBranch::input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,

@@ -22,7 +22,7 @@ FusedLayers qkv(const ModelConfig& m, const MicroShape& s) {
 
 std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
   const bool table = is_rotary(m) && s.device == base::DeviceKind::cpu;
-  return table ? rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
+  return table ? rotary_scratch_bytes(s.rows(), rotated_width(m.rotary, m.head_dim())) : 0;
 }
 
 // The key-value heads of all sequences of a micro-batch, on this rank.
