@@ -51,6 +51,7 @@ std::vector<std::string> bert_problems(const ModelConfig& m) {
   if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
   if (m.biases != plan::Biases::on) out.emplace_back("biases are off");
   if (!m.tied) out.emplace_back("tied is off");
+  problems_of_heads(m, out);
   if (m.kv_heads != m.heads) out.emplace_back("kv-heads are fewer than heads");
   return out;
 }

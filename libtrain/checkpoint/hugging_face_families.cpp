@@ -73,6 +73,11 @@ void problems_of_decoder(const plan::ModelConfig& m, std::vector<std::string>& o
   if (m.head != plan::HeadForm::linear) out.emplace_back("head is not linear");
 }
 
+void problems_of_heads(const plan::ModelConfig& m, std::vector<std::string>& out) {
+  if (m.query_width() != m.hidden) out.emplace_back("heads times head-size is not hidden");
+  if (m.query_scale > 0) out.emplace_back("query-scale is set");
+}
+
 const std::vector<Family>& families() {
   static const std::vector<Family> all{gpt2_family(), llama_family(), bert_family()};
   return all;

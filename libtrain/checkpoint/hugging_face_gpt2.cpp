@@ -43,6 +43,7 @@ std::vector<std::string> gpt2_problems(const ModelConfig& m) {
   if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
   if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
   if (m.biases != plan::Biases::on) out.emplace_back("biases are off");
+  problems_of_heads(m, out);
   if (m.kv_heads != m.heads) out.emplace_back("kv-heads are fewer than heads");
   return out;
 }

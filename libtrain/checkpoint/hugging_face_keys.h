@@ -60,6 +60,9 @@ void take_usual(ConfigKeys& keys);
 // Appends why a model belongs to no family of causal decoders.
 void problems_of_decoder(const plan::ModelConfig& model, std::vector<std::string>& out);
 
+// Appends what a model's heads have that the family's heads do not.
+void problems_of_heads(const plan::ModelConfig& model, std::vector<std::string>& out);
+
 // Name of the head's tensor in the decoder families, which has no prefix; in a tied model it may repeat the token
 // table.
 inline constexpr const char* head_name = "lm_head.weight";

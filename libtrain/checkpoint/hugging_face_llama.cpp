@@ -77,6 +77,7 @@ std::vector<std::string> llama_problems(const ModelConfig& m) {
   if (m.positions != Positions::rotary) out.emplace_back("positions are not rotary");
   if (m.activation != Activation::swiglu) out.emplace_back("activation is not swiglu");
   if (m.rotary != plan::RotaryConfig()) out.emplace_back("rotary angles are scaled, or a part of each head rotates");
+  problems_of_heads(m, out);
   if (m.biases == Biases::qkv) out.emplace_back("biases are those of q, k and v");
   return out;
 }

@@ -168,9 +168,13 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   base::FieldVisitor v;
   v("name", m.name, "model", "name of the model in reports");
   v("layers", m.layers, "model", "transformer layers", {1, 10000});
-  v("hidden", m.hidden, "model", "width of the residual stream; a multiple of heads", {1, 1 << 17});
+  v("hidden", m.hidden, "model", "width of the residual stream; a multiple of heads, unless head-size is set",
+    {1, 1 << 17});
   v("heads", m.heads, "model", "query heads; default for hidden below 256: 4", {1, 4096});
   v("kv-heads", m.kv_heads, "model", "key-value heads; heads must be a multiple of it", {1, 4096});
+  v("head-size", m.head_size, "model", "width of a head; 0: hidden / heads", {0, 1024});
+  v("query-scale", m.query_scale, "model", "factor of attention's scores; 0: 1 / sqrt(width of a head)",
+    base::Range<double>{0, 1000});
   v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu 8/3 hidden, rounded up to 64", {1, 1 << 20});
   v("vocabulary", m.vocabulary, "model", "tokens in the vocabulary; 0: the shards' vocabulary",
     {0, ranges::vocabulary.high});

@@ -37,7 +37,8 @@ std::vector<std::string> problems(const ModelConfig& m) {
       out.push_back(fmt::format("two branches of a layer are called '{}': their parameters would have one name",
                                 prefixes.back()));
   }
-  if (m.hidden % m.heads != 0) out.push_back(fmt::format("hidden {} is not a multiple of heads {}", m.hidden, m.heads));
+  if (m.head_size == 0 && m.hidden % m.heads != 0)
+    out.push_back(fmt::format("hidden {} is not a multiple of heads {}", m.hidden, m.heads));
   else
     for (auto& text : rotary_problems(m)) out.push_back(std::move(text));
   if (m.heads % m.kv_heads != 0)
