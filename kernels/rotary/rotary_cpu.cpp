@@ -8,10 +8,10 @@ namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 void rotary_cpu(const RotaryArgs& a) {
   with_type(a.x.type, [&]<class T>(T*) {
     using F = compute_t<T>;
-    const std::int64_t half = a.head_dim / 2;
+    const std::int64_t half = a.width / 2;
 #pragma omp parallel for num_threads(a.threads) schedule(static)
     for (std::int64_t r = 0; r < a.x.rows; ++r) {
-      const double* cosine = a.table + r * a.head_dim;
+      const double* cosine = a.table + r * a.width;
       const double* sine = cosine + half;
       for (std::int64_t h = 0; h < a.heads; ++h) {
         T* low = a.x.row<T>(r) + h * a.head_dim;

@@ -7,12 +7,11 @@ namespace {
 
 template <class T> __global__ void rotary_kernel(RotaryGpuArgs a) {
   using F = compute_t<T>;
-  const auto half = a.head_dim / 2;
+  const auto half = a.frequencies.width / 2;
   TRAINYARD_EACH(i, a.x.rows * half) {  // all heads share the angle
     const auto [r, pair] = place_of(i, half);
-    const double angle =
-        a.positions[r] * pow(a.base, -2.0 * static_cast<double>(pair) / static_cast<double>(a.head_dim));
-    const F c = static_cast<F>(cos(angle)), s = static_cast<F>(a.direction * sin(angle));
+    const double angle = a.positions[r] * frequency_of(a.frequencies, pair), amplitude = a.frequencies.amplitude;
+    const F c = static_cast<F>(amplitude * cos(angle)), s = static_cast<F>(a.direction * amplitude * sin(angle));
     for (std::int64_t h = 0; h < a.heads; ++h) {
       T* low = a.x.row<T>(r) + h * a.head_dim + pair;
       T* high = low + half;
@@ -27,7 +26,7 @@ template <class T> __global__ void rotary_kernel(RotaryGpuArgs a) {
 
 const char* gpu::rotary(const RotaryGpuArgs& a, void* stream) {
   with_type(a.x.type, [&]<class T>(T*) {
-    TRAINYARD_LAUNCH(rotary_kernel<T>, false, blocks_for(a.x.rows * a.head_dim / 2), 256, stream, a);
+    TRAINYARD_LAUNCH(rotary_kernel<T>, false, blocks_for(a.x.rows * a.frequencies.width / 2), 256, stream, a);
   });
   return launch_failure();
 }

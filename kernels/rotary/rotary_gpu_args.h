@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/mat.h"
+#include "kernels/rotary/rotary_frequencies.h"
 
 namespace trainyard::kernels {
 
@@ -9,7 +10,8 @@ struct RotaryGpuArgs {
   Mat x;
   const std::int32_t* positions = nullptr;  // one for each row
   std::int64_t heads = 1, head_dim = 2;
-  double base = 10000, direction = 1;
+  RotaryFrequencies frequencies = {};
+  double direction = 1;
 };
 
 }  // namespace trainyard::kernels

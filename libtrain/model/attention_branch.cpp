@@ -6,6 +6,7 @@
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/kv_cache.h"
 #include "libtrain/model/shared_sum.h"
+#include "libtrain/plan/blocks/attention.h"
 #include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/conditions.h"
 
@@ -42,7 +43,7 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
   kernels::AttentionShape a;
   a.batch = step.micro.batch(), a.sequence = step.micro.sequence();
   a.heads = w.heads, a.kv_heads = w.kv_heads, a.head_dim = model_.head_dim();
-  a.scale = 1.0 / std::sqrt(static_cast<double>(model_.head_dim()));
+  a.scale = model_.query_scale > 0 ? model_.query_scale : 1.0 / std::sqrt(static_cast<double>(model_.head_dim()));
   a.dropout = probabilities_.probability(step);
   a.seed = step.seed, a.samples = step.micro.sample_keys();
   const auto first_head = step.collectives->rank() * w.heads;
@@ -56,6 +57,10 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
   return a;
 }
 
+kernels::RotaryHeads AttentionBranch::rotary(std::int64_t heads) const {
+  return {.heads = heads, .head_dim = model_.head_dim(), .base = model_.rotary_base, .config = model_.rotary};
+}
+
 void AttentionBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   const plan::Widths w(model_, step.collectives->ranks());
   {
@@ -64,9 +69,8 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
   }
   const auto heads = split(t["qkv"], w);
   if (plan::is_rotary(model_)) {
-    kernels::rotary_forward(step.exec, heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
-    kernels::rotary_forward(step.exec, heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
-                            model_.rotary_base);
+    kernels::rotary_forward(step.exec, heads.q, step.micro.positions, rotary(w.heads));
+    kernels::rotary_forward(step.exec, heads.k, step.micro.positions, rotary(w.kv_heads));
   }
   if (step.past.empty())
     kernels::attention_forward(step.exec, {.shape = geometry(step),
@@ -113,28 +117,32 @@ void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& gr
                                   output_bias_ < 0 ? base::View{} : grads.gradient(output_bias_));
 }
 
-// Writes the gradient of the attended values to `place`. d_output may lie where d_qkv does.
+// Writes the gradient of the attended values to `place`, if it has room there. d_output may lie where d_qkv does.
 void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
                                       base::View place, base::View d_qkv) const {
   const plan::Widths w(model_, step.collectives->ranks());
-  const base::View d_attended(place.data, place.dtype, {d_qkv.rows(), w.q}, place.device);
-  kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
   const auto heads = split(t["qkv"], w), d_heads = split(d_qkv, w);
-  kernels::attention_backward(step.exec, {.shape = geometry(step),
-                                          .q = heads.q,
-                                          .k = heads.k,
-                                          .v = heads.v,
-                                          .document_start = step.micro.document_start,
-                                          .out = t["attended"],
-                                          .lse = t["logsumexp"],
-                                          .dout = d_attended,
-                                          .dq = d_heads.q,
-                                          .dk = d_heads.k,
-                                          .dv = d_heads.v});
+  {
+    tensor::ArenaScope scope(step.exec.scratch());
+    const auto d_attended = plan::attended_gradient_fits(model_, shape_of(step))
+                                ? base::View(place.data, place.dtype, {d_qkv.rows(), w.q}, place.device)
+                                : step.exec.scratch().allocate(step.dtype, {d_qkv.rows(), w.q});
+    kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
+    kernels::attention_backward(step.exec, {.shape = geometry(step),
+                                            .q = heads.q,
+                                            .k = heads.k,
+                                            .v = heads.v,
+                                            .document_start = step.micro.document_start,
+                                            .out = t["attended"],
+                                            .lse = t["logsumexp"],
+                                            .dout = d_attended,
+                                            .dq = d_heads.q,
+                                            .dk = d_heads.k,
+                                            .dv = d_heads.v});
+  }
   if (!plan::is_rotary(model_)) return;
-  kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
-  kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
-                           model_.rotary_base);
+  kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, rotary(w.heads));
+  kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, rotary(w.kv_heads));
 }
 
 void AttentionBranch::input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
@@ -163,9 +171,10 @@ void AttentionBranch::backward(Step& step, const params::Lease& lease, const par
   auto& workspace = step.exec.scratch();
   const auto n = t["attended"].rows();
   const auto d_qkv = workspace.allocate(step.dtype, {n, t["qkv"].cols()});
-  const bool apart = step.collectives->ranks() > 1 && (step.collectives->sequence_parallel() || gradient.dropped(step));
+  const bool apart = (step.collectives->sequence_parallel() || gradient.dropped(step)) &&
+                     !plan::output_gradient_fits(model_, shape_of(step));
   const auto rows = apart ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
-  // With one rank d_qkv serves as the place, because nothing is in it yet.
+  // On one rank d_qkv serves as the place if it is wide enough, because nothing is in it yet.
   const auto d_output = gradient.all_rows(step, apart ? rows : d_qkv.columns(0, std::min(model_.hidden, d_qkv.cols())));
   const AllRows normed(step, t["normed"]);
   output_weight_gradient(step, grads, d_output, t);

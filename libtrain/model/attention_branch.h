@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/attention.h"
+#include "kernels/rotary/rotary.h"
 #include "libtrain/model/branch.h"
 #include "libtrain/model/fused_linear.h"
 #include "libtrain/plan/spec/widths.h"
@@ -29,6 +30,7 @@ class AttentionBranch : public Branch {
     base::View q, k, v;
   };
   static Heads split(base::View qkv, const plan::Widths& widths);
+  kernels::RotaryHeads rotary(std::int64_t heads) const;
   kernels::AttentionShape geometry(const Step& step) const;
   void output_weight_gradient(Step& step, const params::Grads& grads, base::View d_output, const SavedSet& t) const;
   void backward_to_qkv(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t, base::View place,

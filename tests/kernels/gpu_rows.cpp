@@ -37,10 +37,16 @@ TEST(Gpu, Rotary) {
         x.fill(1), y.fill(2);
         std::vector<std::int32_t> positions{0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4, 5, 600};
         const auto p = place(positions, {2, 7});
-        kernels::rotary_forward(place.exec(), place(x), p, 3, 8, 10000);
-        kernels::rotary_backward(place.exec(), place(y), p, 3, 8, 500);
+        kernels::rotary_forward(place.exec(), place(x), p, {.heads = 3, .head_dim = 8});
+        kernels::rotary_backward(place.exec(), place(y), p, {.heads = 3, .head_dim = 8, .base = 500});
+        MatrixBuffer z(t, 14, 24), w(t, 14, 24);
+        z.fill(3), w.fill(4);
+        const plan::RotaryConfig llama{.scaling = plan::RotaryScaling::llama3, .factor = 8, .original = 64},
+            yarn{.scaling = plan::RotaryScaling::yarn, .factor = 4, .original = 64, .fraction = 0.5};
+        kernels::rotary_forward(place.exec(), place(z), p, {.heads = 3, .head_dim = 8, .config = llama});
+        kernels::rotary_backward(place.exec(), place(w), p, {.heads = 3, .head_dim = 8, .config = yarn});
         place.fetch();
-        return Outputs{x, y};
+        return Outputs{x, y, z, w};
       },
       Same::tolerance, all);
 }

@@ -200,7 +200,8 @@ TEST(OperandTypes, Attention) {
     for (const bool inverse : {false, true})
       expect_types(inverse ? "rotary_backward" : "rotary_forward",
                    {{"x", {2, 8}, t, working}, {"positions", {1, 2}, DType::i32}}, [&](auto& e, const auto& v) {
-                     (inverse ? kernels::rotary_backward : kernels::rotary_forward)(e, v[0], v[1], 2, 4, 10000);
+                     (inverse ? kernels::rotary_backward : kernels::rotary_forward)(e, v[0], v[1],
+                                                                                    {.heads = 2, .head_dim = 4});
                    });
   });
 }

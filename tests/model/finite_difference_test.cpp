@@ -144,6 +144,12 @@ TEST(FiniteDifferences, TiedLlamaWithBiases) {
   m.tied = true, m.biases = plan::Biases::on;
   whole_model(m, plan::Recompute::selective);
 }
+// YaRN's cosines and sines have a factor, and the end of each head does not rotate.
+TEST(FiniteDifferences, ScaledAnglesOfAPartOfEachHead) {
+  auto m = small_llama();
+  m.rotary = {.scaling = plan::RotaryScaling::yarn, .factor = 4, .original = 16, .fraction = 0.5};
+  whole_model(m, plan::Recompute::none);
+}
 TEST(FiniteDifferences, UntiedGpt2WithGroupedQueries) {
   auto m = small_gpt2();
   m.tied = false, m.kv_heads = 1;

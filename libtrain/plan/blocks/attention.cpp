@@ -22,7 +22,7 @@ FusedLayers qkv(const ModelConfig& m, const MicroShape& s) {
 
 std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
   const bool table = is_rotary(m) && s.device == base::DeviceKind::cpu;
-  return table ? rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
+  return table ? rotary_scratch_bytes(s.rows(), rotated_width(m.rotary, m.head_dim())) : 0;
 }
 
 // The key-value heads of all sequences of a micro-batch, on this rank.
@@ -38,6 +38,14 @@ std::int64_t attention_backward(const ModelConfig& m, const MicroShape& s) {
                                               base::size_of(s.accumulation()));
 }
 
+// From the output's gradient to those of q, k and v: the attended values' gradient lies between.
+std::int64_t attended_backward(const ModelConfig& m, const MicroShape& s) {
+  const Products p(m, s);
+  const auto width = Widths(m, s.tensor).q;
+  return (attended_gradient_fits(m, s) ? 0 : p.rows(width)) +
+         std::max(p.linear(width, m.hidden), attention_backward(m, s));
+}
+
 // Fused kernels compute tiles of this many keys. Of a causal row they skip the tiles behind its end.
 constexpr double keys_of_tile = 128;
 
@@ -48,6 +56,16 @@ std::int64_t computed_keys(const ModelConfig& m, const MicroShape& s, AttentionK
 }
 
 }  // namespace
+
+// A rank has all rows of its heads' values, and its own rows of the branch's input.
+bool attended_gradient_fits(const ModelConfig& m, const MicroShape& s) {
+  return s.rows() * Widths(m, s.tensor).q <= s.own_rows() * m.hidden;
+}
+
+bool output_gradient_fits(const ModelConfig& m, const MicroShape& s) {
+  const Widths w(m, s.tensor);
+  return s.tensor == 1 && m.hidden <= w.q + 2 * w.kv;
+}
 
 void AttentionKind::declare(Declaration& d) const {
   const auto& m = d.model();
@@ -96,18 +114,18 @@ std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const 
 std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const Widths w(m, s.tensor);
-  const bool apart = s.tensor > 1 && (s.sequence_parallel || m.dropout_attention_residual > 0);
+  const bool apart = !output_gradient_fits(m, s) && (s.sequence_parallel || m.dropout_attention_residual > 0);
   const auto gradients = p.rows(w.q + 2 * w.kv) + (apart ? p.rows(m.hidden) : 0);  // of q, k, v; of the output
   return gradients + p.gathered(m.hidden) +
-         std::max({p.weight_gradient(m.hidden, w.q, has_output_bias(m)), p.linear(w.q, m.hidden),
-                   attention_backward(m, s), rotary(m, s), p.fused_backward(qkv(m, s))});
+         std::max({p.weight_gradient(m.hidden, w.q, has_output_bias(m)), attended_backward(m, s), rotary(m, s),
+                   p.fused_backward(qkv(m, s))});
 }
 
 std::int64_t AttentionKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const Widths w(m, s.tensor);
   return p.rows(w.q + 2 * w.kv) + p.gathered(m.hidden) +
-         std::max({p.linear(w.q, m.hidden), attention_backward(m, s), rotary(m, s), p.fused_inputs(qkv(m, s))});
+         std::max({attended_backward(m, s), rotary(m, s), p.fused_inputs(qkv(m, s))});
 }
 
 std::int64_t AttentionKind::weight_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {

@@ -24,4 +24,11 @@ class AttentionKind : public BranchKind {
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };
 
+// Where two gradients of a backward pass lie, which the branch and its description both ask. The attended values' one
+// lies where the gradient of the branch's input will be, if it has room there.
+bool attended_gradient_fits(const ModelConfig& model, const MicroShape& shape);
+// The gradient of the branch's output, where it is not the hidden states' own, lies in that of q, k and v on one rank,
+// if it has room there.
+bool output_gradient_fits(const ModelConfig& model, const MicroShape& shape);
+
 }  // namespace trainyard::plan

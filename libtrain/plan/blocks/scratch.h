@@ -108,10 +108,8 @@ constexpr std::int64_t cross_entropy_shared_scratch_bytes(std::int64_t c, std::i
                                                           std::int64_t element_bytes) {
   return base::aligned(parts * 3 * c * element_bytes) + base::aligned(ranks * parts * 3 * c * element_bytes);
 }
-// A table of cosines and sines for each position.
-constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t head_dim) {
-  return base::aligned(n * head_dim * 8);
-}
+// A table of cosines and sines for each position; `width` channels of a head rotate.
+constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t width) { return base::aligned(n * width * 8); }
 
 // CPU attention works on pairs of a sequence and a key-value head, `groups` in all, and on as many at a time as there
 // are threads. Each needs rows in f32: in forward its keys and values, in backward the gradients of the queries of its

@@ -114,6 +114,32 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
   add("file-blocks", a.file_blocks, "file: instead of an HDF5 file, rows of blocks: \"0; 0 1; 0 2; 0:4\"");
 }
 
+void rotary_fields(base::FieldVisitor& v, RotaryConfig& r) {
+  constexpr base::Range<double> turns{0.001, 1e6};
+  const auto add = [&](const char* name, auto& member, const char* help, auto... may_be) {
+    v(std::string("rotary-") + name, member, "model", help, may_be...);
+  };
+  add("scaling", r.scaling, "how rotary angles are scaled, for contexts longer than those of training",
+      base::Choices<RotaryScaling>{{"none", RotaryScaling::none},
+                                   {"linear", RotaryScaling::linear},
+                                   {"llama3", RotaryScaling::llama3},
+                                   {"yarn", RotaryScaling::yarn}});
+  add("factor", r.factor, "linear, llama3, yarn: the context is so many times longer", base::Range<double>{1, 1e6});
+  add("low", r.low, "llama3: pairs with fewer turns within the original context are divided by the factor", turns);
+  add("high", r.high, "llama3: pairs with more turns within the original context stay", turns);
+  add("original", r.original, "llama3, yarn: the context before scaling, in tokens",
+      base::Range<std::int64_t>{0, ranges::sequence.high});
+  add("beta-fast", r.beta_fast, "yarn: pairs with more turns within the original context stay", turns);
+  add("beta-slow", r.beta_slow, "yarn: pairs with fewer turns within the original context are divided by the factor",
+      turns);
+  add("attention-factor", r.attention_factor, "yarn: factor of cosines and sines; 0: 0.1 ln(factor) + 1",
+      base::Range<double>{0, 1000});
+  add("fraction", r.fraction, "the first part of each head, which rotates; the rest stays",
+      base::Range<double>{0.001, 1});
+  add("local-base", r.local_base, "rotary-base, unscaled, of layers with a window of tokens; 0: as in other layers",
+      base::Range<double>{0, 1e12});
+}
+
 // Breaks lines at 80 columns.
 std::string presets_text() {
   std::string out;
@@ -142,9 +168,13 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   base::FieldVisitor v;
   v("name", m.name, "model", "name of the model in reports");
   v("layers", m.layers, "model", "transformer layers", {1, 10000});
-  v("hidden", m.hidden, "model", "width of the residual stream; a multiple of heads", {1, 1 << 17});
+  v("hidden", m.hidden, "model", "width of the residual stream; a multiple of heads, unless head-size is set",
+    {1, 1 << 17});
   v("heads", m.heads, "model", "query heads; default for hidden below 256: 4", {1, 4096});
   v("kv-heads", m.kv_heads, "model", "key-value heads; heads must be a multiple of it", {1, 4096});
+  v("head-size", m.head_size, "model", "width of a head; 0: hidden / heads", {0, 1024});
+  v("query-scale", m.query_scale, "model", "factor of attention's scores; 0: 1 / sqrt(width of a head)",
+    base::Range<double>{0, 1000});
   v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu 8/3 hidden, rounded up to 64", {1, 1 << 20});
   v("vocabulary", m.vocabulary, "model", "tokens in the vocabulary; 0: the shards' vocabulary",
     {0, ranges::vocabulary.high});
@@ -177,6 +207,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("lanes", m.lanes, "model", "slices of the sums that tensor-parallel ranks split", ranges::lanes);
   v("norm-epsilon", m.norm_epsilon, "model", "added to the variance in a norm", {1e-12, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
+  rotary_fields(v, m.rotary);
   attention_fields(v, m.attention);
   expert_fields(v, m.experts);
   return v.take();

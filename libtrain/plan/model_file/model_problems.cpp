@@ -7,6 +7,7 @@
 #include "libtrain/plan/model_file/attention_problems.h"
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/model_file/rotary_problems.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
@@ -36,9 +37,10 @@ std::vector<std::string> problems(const ModelConfig& m) {
       out.push_back(fmt::format("two branches of a layer are called '{}': their parameters would have one name",
                                 prefixes.back()));
   }
-  if (m.hidden % m.heads != 0) out.push_back(fmt::format("hidden {} is not a multiple of heads {}", m.hidden, m.heads));
-  else if (m.positions == Positions::rotary && m.head_dim() % 2 != 0)
-    out.push_back(fmt::format("rotary positions need an even head size, not {}", m.head_dim()));
+  if (m.head_size == 0 && m.hidden % m.heads != 0)
+    out.push_back(fmt::format("hidden {} is not a multiple of heads {}", m.hidden, m.heads));
+  else
+    for (auto& text : rotary_problems(m)) out.push_back(std::move(text));
   if (m.heads % m.kv_heads != 0)
     out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
   if (m.head == HeadForm::masked && m.activation == Activation::swiglu)

@@ -24,6 +24,11 @@ ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
   auto& a = out.attention;
   a.layout = {layouts.at(base::size(layer) % layouts.size())};
   a.window_tokens = {windows.at(base::size(layer) % windows.size())};
+  if (m.rotary.local_base > 0) {
+    const auto fraction = m.rotary.fraction;
+    if (a.window_tokens[0] > 0) out.rotary_base = m.rotary.local_base, out.rotary = {}, out.rotary.fraction = fraction;
+    out.rotary.local_base = 0;
+  }
   if (a.layout[0] == "file") a.per_head = file_heads(a) > 1;
   else a.file.clear(), a.file_blocks.clear();
   if (!layer_has_experts(m, layer)) {

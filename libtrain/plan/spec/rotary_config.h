@@ -24,4 +24,9 @@ struct RotaryConfig {
   bool operator==(const RotaryConfig&) const = default;
 };
 
+// The channels of a head that rotate, an even number.
+constexpr std::int64_t rotated_width(const RotaryConfig& c, std::int64_t head_dim) {
+  return static_cast<std::int64_t>(static_cast<double>(head_dim) * c.fraction) / 2 * 2;
+}
+
 }  // namespace trainyard::plan
