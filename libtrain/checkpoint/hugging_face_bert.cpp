@@ -48,7 +48,8 @@ std::vector<std::string> bert_problems(const ModelConfig& m) {
   if (m.segments == 0) out.emplace_back("there are no segments");
   if (m.head != HeadForm::masked) out.emplace_back("head is not masked");
   if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
-  if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
+  if (m.activation != Activation::gelu_tanh && m.activation != Activation::gelu_erf)
+    out.emplace_back("activation is not gelu-tanh or gelu-erf");
   if (m.biases != plan::Biases::on) out.emplace_back("biases are off");
   if (!m.tied) out.emplace_back("tied is off");
   if (m.kv_heads != m.heads) out.emplace_back("kv-heads are fewer than heads");

@@ -41,7 +41,8 @@ std::vector<std::string> gpt2_problems(const ModelConfig& m) {
   if (m.norm != Norm::layer) out.emplace_back("norm is not layer");
   problems_of_decoder(m, out);
   if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
-  if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
+  if (m.activation != Activation::gelu_tanh && m.activation != Activation::gelu_erf)
+    out.emplace_back("activation is not gelu-tanh or gelu-erf");
   if (m.biases != plan::Biases::on) out.emplace_back("biases are off");
   if (m.kv_heads != m.heads) out.emplace_back("kv-heads are fewer than heads");
   return out;

@@ -6,7 +6,7 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
-#include "libtrain/model/gelu_form.h"
+#include "libtrain/model/activation_form.h"
 #include "libtrain/model/shared_sum.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/spec/conditions.h"
@@ -189,12 +189,13 @@ base::View HeadBlock::rows(Step& step, const std::optional<params::Lease>& own, 
   else if (normed) kernels::copy(step.exec, stream, normed);
   const auto x = normed ? normed : stream;
   if (!transform_norm_) return x;
-  kernels::linear_gelu_forward(step.exec, {.form = gelu_form(model_),
-                                           .x = x,
-                                           .weight = own->weight(transform_),
-                                           .bias = transform_bias_ < 0 ? base::View{} : own->weight(transform_bias_),
-                                           .pre = t.transform["inner"],
-                                           .y = t.transform["input"]});
+  kernels::linear_activation_forward(step.exec,
+                                     {.form = activation_form(model_),
+                                      .x = x,
+                                      .weight = own->weight(transform_),
+                                      .bias = transform_bias_ < 0 ? base::View{} : own->weight(transform_bias_),
+                                      .pre = t.transform["inner"],
+                                      .y = t.transform["input"]});
   transform_norm_->make_again(step, *own, t.transform);
   return t.transform["normed"];
 }
@@ -242,7 +243,7 @@ void HeadBlock::backward_transform(Step& step, const params::Lease& own, const p
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
   const auto d_inner = workspace.allocate(step.dtype, {d_stream.rows(), d_stream.cols()});
-  kernels::gelu_backward(step.exec, gelu_form(model_), t["inner"], d_stream, d_inner);
+  kernels::activation_backward(step.exec, activation_form(model_), t["inner"], d_stream, d_inner);
   {
     tensor::ArenaScope gathered(workspace);
     const auto d_all = all_rows(step, d_inner), x_all = all_rows(step, x);

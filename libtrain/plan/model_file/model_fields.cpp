@@ -5,6 +5,7 @@
 #include "libtrain/plan/blocks/expert_registry.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/spec/block_ranges.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <fmt/format.h>
@@ -26,9 +27,7 @@ std::int64_t usual_heads(std::int64_t hidden) {
 
 // Shazeer (2020), "GLU variants improve transformer": two thirds of the usual width, because there are three matrices;
 // rounded up to 64.
-std::int64_t usual_ffn(const ModelConfig& m) {
-  return m.activation == Activation::swiglu ? (m.hidden * 8 / 3 + 63) / 64 * 64 : 4 * m.hidden;
-}
+std::int64_t usual_ffn(const ModelConfig& m) { return is_gated(m) ? (m.hidden * 8 / 3 + 63) / 64 * 64 : 4 * m.hidden; }
 
 std::string default_text(const base::Field& f) {
   if (f.name == "heads") return "hidden / 64";
@@ -145,7 +144,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("hidden", m.hidden, "model", "width of the residual stream; a multiple of heads", {1, 1 << 17});
   v("heads", m.heads, "model", "query heads; default for hidden below 256: 4", {1, 4096});
   v("kv-heads", m.kv_heads, "model", "key-value heads; heads must be a multiple of it", {1, 4096});
-  v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu 8/3 hidden, rounded up to 64", {1, 1 << 20});
+  v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu or geglu 8/3 hidden, rounded up to 64",
+    {1, 1 << 20});
   v("vocabulary", m.vocabulary, "model", "tokens in the vocabulary; 0: the shards' vocabulary",
     {0, ranges::vocabulary.high});
   v("context", m.context, "model", "longest sequence, in tokens", ranges::sequence);
@@ -158,8 +158,13 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("embedding-norm", m.embedding_norm, "model", "a norm after the sum of the embeddings, before its dropout");
   v("segments", m.segments, "model", "rows of a segment embedding; all tokens use the first; 0: none", {0, 1 << 16});
   v("activation", m.activation, "model", "activation of the feed-forward part",
-    base::Choices<Activation>{
-        {"gelu-tanh", Activation::gelu_tanh}, {"gelu-erf", Activation::gelu_erf}, {"swiglu", Activation::swiglu}});
+    base::Choices<Activation>{{"gelu-tanh", Activation::gelu_tanh},
+                              {"gelu-erf", Activation::gelu_erf},
+                              {"swiglu", Activation::swiglu},
+                              {"relu", Activation::relu},
+                              {"relu-squared", Activation::relu_squared},
+                              {"geglu-tanh", Activation::geglu_tanh},
+                              {"geglu-erf", Activation::geglu_erf}});
   v("head", m.head, "model", "masked: as in BERT, a layer, its norm and a bias for each token",
     base::Choices<HeadForm>{{"linear", HeadForm::linear}, {"masked", HeadForm::masked}});
   v("branches", m.branches, "model", "branches of a layer, in order, separated by commas",

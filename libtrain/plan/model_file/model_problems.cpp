@@ -7,6 +7,7 @@
 #include "libtrain/plan/model_file/attention_problems.h"
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
@@ -41,8 +42,8 @@ std::vector<std::string> problems(const ModelConfig& m) {
     out.push_back(fmt::format("rotary positions need an even head size, not {}", m.head_dim()));
   if (m.heads % m.kv_heads != 0)
     out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
-  if (m.head == HeadForm::masked && m.activation == Activation::swiglu)
-    out.emplace_back("head masked does not support swiglu: use gelu-erf or gelu-tanh");
+  if (m.head == HeadForm::masked && is_gated(m))
+    out.emplace_back("head masked does not support swiglu and geglu: use gelu-erf or gelu-tanh");
   const auto sliced = [&](const char* what, std::int64_t width) {
     if (width % m.lanes != 0) out.push_back(fmt::format("{} {} is not a multiple of lanes {}", what, width, m.lanes));
   };
