@@ -194,7 +194,7 @@ void gelu(benchmark::State& state) {
   const std::int64_t n = 32768, f = 6400;
   const auto x = gpu().values(base::DType::bf16, {n, f}), y = gpu().values(base::DType::bf16, {n, f});
   finish(state, "bytes/s", 4.0 * static_cast<double>(n * f), copy_limit(),
-         seconds_of([&] { kernels::gelu_forward(*gpu().exec, kernels::Gelu::tanh, x, y); }));
+         seconds_of([&] { kernels::activation_forward(*gpu().exec, kernels::Activation::gelu_tanh, x, y); }));
 }
 
 void swiglu(benchmark::State& state, Pass pass) {
@@ -204,8 +204,11 @@ void swiglu(benchmark::State& state, Pass pass) {
   const auto gate = make(), up = make(), y = make(), dy = make(), dgate = make(), dup = make();
   finish(state, "bytes/s", (pass == Pass::forward ? 6.0 : 10.0) * static_cast<double>(n * f), copy_limit(),
          seconds_of([&] {
-           if (pass == Pass::forward) kernels::swiglu_forward(*gpu().exec, gate, up, y);
-           else kernels::swiglu_backward(*gpu().exec, gate, up, dy, dgate, dup);
+           if (pass == Pass::forward) kernels::gated_forward(*gpu().exec, kernels::Activation::silu, gate, up, y);
+           else
+             kernels::gated_backward(
+                 *gpu().exec,
+                 {.form = kernels::Activation::silu, .gate = gate, .up = up, .dy = dy, .dgate = dgate, .dup = dup});
          }));
 }
 

@@ -16,11 +16,14 @@ struct Operands {
   base::View y;  // the result, or the gradient of x
   base::View dup = {};
 };
-void run(tensor::Exec& exec, ActivationKernel kernel, const Operands& o) {
+void run(tensor::Exec& exec, Activation form, const Operands& o) {
   for (const auto& v : {o.up, o.dy, base::ConstView(o.y), base::ConstView(o.dup)})
     if (v) require_shape(v, o.x.rows(), o.x.cols(), "activation");
+  const bool relu = form == Activation::relu || form == Activation::relu_squared;
+  TRAINYARD_ASSERT(o.up ? !relu : form != Activation::silu, "activation {} {} a gate", static_cast<int>(form),
+                   o.up ? "as" : "without");
   if (o.x.count() == 0) return;
-  const ActivationArgs a{.kernel = kernel,
+  const ActivationArgs a{.form = form,
                          .x = mat(o.x),
                          .up = mat(o.up),
                          .dy = mat(o.dy),
@@ -32,23 +35,22 @@ void run(tensor::Exec& exec, ActivationKernel kernel, const Operands& o) {
 
 }  // namespace
 
-void gelu_forward(tensor::Exec& exec, Gelu form, base::ConstView x, base::View y) {
-  require_working_type("gelu_forward", {{"x", x}, {"y", y}});
-  run(exec, form == Gelu::tanh ? ActivationKernel::gelu_forward : ActivationKernel::gelu_erf_forward, {.x = x, .y = y});
+void activation_forward(tensor::Exec& exec, Activation form, base::ConstView x, base::View y) {
+  require_working_type("activation_forward", {{"x", x}, {"y", y}});
+  run(exec, form, {.x = x, .y = y});
 }
-void gelu_backward(tensor::Exec& exec, Gelu form, base::ConstView x, base::ConstView dy, base::View dx) {
-  require_working_type("gelu_backward", {{"x", x}, {"dy", dy}, {"dx", dx}});
-  run(exec, form == Gelu::tanh ? ActivationKernel::gelu_backward : ActivationKernel::gelu_erf_backward,
-      {.x = x, .dy = dy, .y = dx});
+void activation_backward(tensor::Exec& exec, Activation form, base::ConstView x, base::ConstView dy, base::View dx) {
+  require_working_type("activation_backward", {{"x", x}, {"dy", dy}, {"dx", dx}});
+  run(exec, form, {.x = x, .dy = dy, .y = dx});
 }
-void swiglu_forward(tensor::Exec& exec, base::ConstView gate, base::ConstView up, base::View y) {
-  require_working_type("swiglu_forward", {{"gate", gate}, {"up", up}, {"y", y}});
-  run(exec, ActivationKernel::swiglu_forward, {.x = gate, .up = up, .y = y});
+void gated_forward(tensor::Exec& exec, Activation form, base::ConstView gate, base::ConstView up, base::View y) {
+  require_working_type("gated_forward", {{"gate", gate}, {"up", up}, {"y", y}});
+  run(exec, form, {.x = gate, .up = up, .y = y});
 }
-void swiglu_backward(tensor::Exec& exec, base::ConstView gate, base::ConstView up, base::ConstView dy, base::View dgate,
-                     base::View dup) {
-  require_working_type("swiglu_backward", {{"gate", gate}, {"up", up}, {"dy", dy}, {"dgate", dgate}, {"dup", dup}});
-  run(exec, ActivationKernel::swiglu_backward, {.x = gate, .up = up, .dy = dy, .y = dgate, .dup = dup});
+void gated_backward(tensor::Exec& exec, const GatedBackward& g) {
+  require_working_type("gated_backward",
+                       {{"gate", g.gate}, {"up", g.up}, {"dy", g.dy}, {"dgate", g.dgate}, {"dup", g.dup}});
+  run(exec, g.form, {.x = g.gate, .up = g.up, .dy = g.dy, .y = g.dgate, .dup = g.dup});
 }
 
 }  // namespace trainyard::kernels

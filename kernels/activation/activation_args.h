@@ -1,21 +1,15 @@
 // Arguments of the activations as plain data, for the compiled variants.
 #pragma once
 
+#include "kernels/activation/activation_form.h"
 #include "kernels/dispatch.h"
 #include "kernels/mat.h"
 
 namespace trainyard::kernels {
 
-enum class ActivationKernel : int {
-  gelu_forward,
-  gelu_backward,
-  gelu_erf_forward,
-  gelu_erf_backward,
-  swiglu_forward,
-  swiglu_backward
-};
+// With `up` the activation is a gate. With `dy` it is the backward pass.
 struct ActivationArgs {
-  ActivationKernel kernel;
+  Activation form;
   ConstMat x;
   ConstMat up = {}, dy = {};
   Mat y;  // the result, or the gradient of x

@@ -91,7 +91,8 @@ void run_gemm(tensor::Exec& exec, GemmArgs args, const ProductNames& names) {
     return;
   }
   TRAINYARD_ASSERT(exec.on_gpu() || (args.gelu_of.empty() && args.sums.empty()), "an epilogue of GPUs on the CPU");
-  TRAINYARD_ASSERT(!exec.on_gpu() || args.gelu_form == Gelu::tanh, "an epilogue that no GPU's library fuses");
+  TRAINYARD_ASSERT(!exec.on_gpu() || args.gelu_form == Activation::gelu_tanh,
+                   "an epilogue that no GPU's library fuses");
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());

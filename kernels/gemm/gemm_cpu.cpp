@@ -155,7 +155,8 @@ void product_f64(const GemmArgs& g) {
         slot[s.to] = sum;
       }
       c = slot[0] + (g.bias.empty() ? 0.0 : g.bias.ptr<double>()[j]);
-      if (!g.gelu.empty()) g.gelu.row<double>(i)[j] = g.gelu_form == Gelu::tanh ? gelu_of(c) : gelu_erf_of(c);
+      if (!g.gelu.empty())
+        g.gelu.row<double>(i)[j] = g.gelu_form == Activation::gelu_tanh ? gelu_of(c) : gelu_erf_of(c);
     }
 }
 

@@ -1,7 +1,7 @@
 // Arguments of the product as plain data, for the compiled variants, with the epilogues that linear layers fuse.
 #pragma once
 
-#include "kernels/activation/gelu.h"
+#include "kernels/activation/activation_form.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel_work.h"
 #include "kernels/mat.h"
@@ -23,9 +23,9 @@ struct GemmArgs {
   int parts = 1;  // this part and the parts of `more`
   std::int64_t lanes = 1;
   int accumulate = 0;
-  ConstMat bias;                // [n], added to every row; may be empty
-  Mat gelu;                     // [m, n]: gets GELU of c; may be empty
-  Gelu gelu_form = Gelu::tanh;  // a GPU has only the tanh form
+  ConstMat bias;                                 // [n], added to every row; may be empty
+  Mat gelu;                                      // [m, n]: gets GELU of c; may be empty
+  Activation gelu_form = Activation::gelu_tanh;  // a GPU has only the tanh form
   // GPU only; may be empty.
   ConstMat gelu_of;    // [m, n]: c is multiplied by gelu_tanh'(gelu_of)
   Mat sums, partials;  // [m]: gets the sums of op(a) over k; their scratch: [blocks of plan::column_sum_rows, m]

@@ -24,12 +24,11 @@ const char* gpu::gemm_epilogue(const GemmArgs& g, void* stream) {
     if (const auto* failure = launch_failure()) return failure;
   }
   if (!g.gelu.empty())
-    if (const auto* failure =
-            gpu::activation({.kernel = ActivationKernel::gelu_forward, .x = g.c, .y = g.gelu}, stream))
+    if (const auto* failure = gpu::activation({.form = Activation::gelu_tanh, .x = g.c, .y = g.gelu}, stream))
       return failure;
   if (!g.gelu_of.empty())
     if (const auto* failure =
-            gpu::activation({.kernel = ActivationKernel::gelu_backward, .x = g.gelu_of, .dy = g.c, .y = g.c}, stream))
+            gpu::activation({.form = Activation::gelu_tanh, .x = g.gelu_of, .dy = g.c, .y = g.c}, stream))
       return failure;
   return g.sums.empty() ? nullptr : gpu::column_sum({.x = g.a, .sums = g.sums, .partials = g.partials}, stream);
 }

@@ -36,7 +36,7 @@ template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64
     }
     sums.finish();
     if (!gelu) continue;
-    if (g.gelu_form == Gelu::tanh) {
+    if (g.gelu_form == Activation::gelu_tanh) {
       map_row(
           cols, gelu, [](float v) { return gelu_of(v); }, static_cast<const C*>(out));
     } else {

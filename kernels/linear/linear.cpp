@@ -30,17 +30,17 @@ void linear_forward(tensor::Exec& exec, base::ConstView x, base::ConstView weigh
   run_gemm(exec, g, names);
 }
 
-// On a GPU, the library fuses only the tanh form.
-void linear_gelu_forward(tensor::Exec& exec, const LinearGelu& l) {
-  constexpr ProductNames names{.operation = "linear_gelu_forward", .a = "x", .b = "weight", .c = "pre"};
+// Products fuse GELU, on a GPU only its tanh form.
+void linear_activation_forward(tensor::Exec& exec, const LinearActivation& l) {
+  constexpr ProductNames names{.operation = "linear_activation_forward", .a = "x", .b = "weight", .c = "pre"};
   auto g = product_of(names, l.x, 0, l.weight, 1, l.pre);
   g.bias = bias_mat(names.operation, l.bias, l.weight, l.pre);
-  require_shape(l.y, l.pre.rows(), l.pre.cols(), "linear_gelu_forward: y");
+  require_shape(l.y, l.pre.rows(), l.pre.cols(), "linear_activation_forward: y");
   require_type(l.y, l.pre.dtype, names.operation, "y");
-  const bool fused = !exec.on_gpu() || l.form == Gelu::tanh;
+  const bool fused = l.form == Activation::gelu_tanh || (l.form == Activation::gelu_erf && !exec.on_gpu());
   if (fused) g.gelu = mat(l.y), g.gelu_form = l.form;
   run_gemm(exec, g, names);
-  if (!fused) gelu_forward(exec, l.form, l.pre, l.y);
+  if (!fused) activation_forward(exec, l.form, l.pre, l.y);
 }
 
 void linear_backward_input(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx) {
@@ -48,16 +48,16 @@ void linear_backward_input(tensor::Exec& exec, base::ConstView dy, base::ConstVi
   run_gemm(exec, product_of(names, dy, 0, weight, 0, dx), names);
 }
 
-void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::ConstView dy, base::ConstView weight,
-                                base::ConstView pre, base::View dx) {
-  constexpr ProductNames names{.operation = "linear_gelu_backward_input", .a = "dy", .b = "weight", .c = "dx"};
+void linear_activation_backward_input(tensor::Exec& exec, Activation form, base::ConstView dy, base::ConstView weight,
+                                      base::ConstView pre, base::View dx) {
+  constexpr ProductNames names{.operation = "linear_activation_backward_input", .a = "dy", .b = "weight", .c = "dx"};
   auto g = product_of(names, dy, 0, weight, 0, dx);
-  require_shape(pre, dx.rows(), dx.cols(), "linear_gelu_backward_input: pre");
+  require_shape(pre, dx.rows(), dx.cols(), "linear_activation_backward_input: pre");
   require_type(pre, dx.dtype, names.operation, "pre");
-  const bool fused = exec.on_gpu() && form == Gelu::tanh;
+  const bool fused = exec.on_gpu() && form == Activation::gelu_tanh;
   if (fused) g.gelu_of = mat(pre);
   run_gemm(exec, g, names);
-  if (!fused) gelu_backward(exec, form, pre, dx, dx);
+  if (!fused) activation_backward(exec, form, pre, dx, dx);
 }
 
 void linear_backward_input_add(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx) {

@@ -1,7 +1,7 @@
 // Linear layers: y = x W^T + b and its gradients. Weights are [out, in].
 #pragma once
 
-#include "kernels/activation/gelu.h"
+#include "kernels/activation/activation_form.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
@@ -11,21 +11,21 @@ namespace trainyard::kernels {
 
 // x [n, in], weight [out, in], bias [out] or empty, y [n, out], all in the working dtype T. y must not alias x.
 void linear_forward(tensor::Exec& exec, base::ConstView x, base::ConstView weight, base::ConstView bias, base::View y);
-// pre = x W^T + b; y = GELU(pre).
-struct LinearGelu {
-  Gelu form;
+// pre = x W^T + b; y = f(pre), where f is the activation.
+struct LinearActivation {
+  Activation form;
   base::ConstView x, weight;  // [n, in], [out, in]
   base::ConstView bias = {};  // [out]
   base::View pre;             // [n, out], kept for backward
   base::View y;               // [n, out]
 };
-void linear_gelu_forward(tensor::Exec& exec, const LinearGelu& linear);
+void linear_activation_forward(tensor::Exec& exec, const LinearActivation& linear);
 
 // dx [n, in] = dy [n, out] W, overwritten. dx may be f32 with bf16 operands.
 void linear_backward_input(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx);
-// dx = (dy W) * GELU'(pre); pre and dx are [n, in], and pre is what linear_gelu_forward kept. dx must not alias dy.
-void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::ConstView dy, base::ConstView weight,
-                                base::ConstView pre, base::View dx);
+// dx = (dy W) * f'(pre); pre and dx are [n, in], and pre is what linear_activation_forward kept. dx must not alias dy.
+void linear_activation_backward_input(tensor::Exec& exec, Activation form, base::ConstView dy, base::ConstView weight,
+                                      base::ConstView pre, base::View dx);
 // dx += dy W. In f32, blocks of gemm_block_k steps are added to dx in ascending order; in f64, the whole product is
 // added once. dx may be f32 with bf16 operands, but not bf16, because the sum would be rounded twice.
 void linear_backward_input_add(tensor::Exec& exec, base::ConstView dy, base::ConstView weight, base::View dx);

@@ -3,7 +3,7 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/linear/linear.h"
-#include "libtrain/model/gelu_form.h"
+#include "libtrain/model/activation_form.h"
 #include "libtrain/model/shared_sum.h"
 #include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
@@ -35,15 +35,15 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
     const auto normed = all_rows(step, t["normed"]);
     if (gated()) {
       inner_.forward(step.exec, lease, normed, t[names_.inner]);
-      swiglu(step, t);
+      gate(step, t);
     } else {
       const auto& up = inner_indices_.front();
-      kernels::linear_gelu_forward(step.exec, {.form = gelu_form(model_),
-                                               .x = normed,
-                                               .weight = lease.weight(up.weight),
-                                               .bias = up.bias < 0 ? base::View{} : lease.weight(up.bias),
-                                               .pre = t[names_.inner],
-                                               .y = t[names_.activated]});
+      kernels::linear_activation_forward(step.exec, {.form = activation_form(model_),
+                                                     .x = normed,
+                                                     .weight = lease.weight(up.weight),
+                                                     .bias = up.bias < 0 ? base::View{} : lease.weight(up.bias),
+                                                     .pre = t[names_.inner],
+                                                     .y = t[names_.activated]});
     }
   }
   if (output)
@@ -51,15 +51,15 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
                    down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w, output);
 }
 
-void FeedForwardBranch::swiglu(Step& step, const SavedSet& t) const {
+void FeedForwardBranch::gate(Step& step, const SavedSet& t) const {
   const auto width = t[names_.activated].cols();
-  kernels::swiglu_forward(step.exec, t[names_.inner].columns(0, width), t[names_.inner].columns(width, width),
-                          t[names_.activated]);
+  kernels::gated_forward(step.exec, activation_form(model_), t[names_.inner].columns(0, width),
+                         t[names_.inner].columns(width, width), t[names_.activated]);
 }
 
 void FeedForwardBranch::make_again(Step& step, const SavedSet& t) const {
-  if (gated()) swiglu(step, t);
-  else kernels::gelu_forward(step.exec, gelu_form(model_), t[names_.inner], t[names_.activated]);
+  if (gated()) gate(step, t);
+  else kernels::activation_forward(step.exec, activation_form(model_), t[names_.inner], t[names_.activated]);
 }
 
 void FeedForwardBranch::down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,
@@ -73,12 +73,16 @@ void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease
                                           const SavedSet& t, base::View d_activated, base::View d_inner) const {
   const auto inner = t[names_.inner];
   if (!gated())
-    return kernels::linear_gelu_backward_input(step.exec, gelu_form(model_), d_output, lease.weight(down_weight_),
-                                               inner, d_inner);
+    return kernels::linear_activation_backward_input(step.exec, activation_form(model_), d_output,
+                                                     lease.weight(down_weight_), inner, d_inner);
   const auto width = d_activated.cols();
   kernels::linear_backward_input(step.exec, d_output, lease.weight(down_weight_), d_activated);
-  kernels::swiglu_backward(step.exec, inner.columns(0, width), inner.columns(width, width), d_activated,
-                           d_inner.columns(0, width), d_inner.columns(width, width));
+  kernels::gated_backward(step.exec, {.form = activation_form(model_),
+                                      .gate = inner.columns(0, width),
+                                      .up = inner.columns(width, width),
+                                      .dy = d_activated,
+                                      .dgate = d_inner.columns(0, width),
+                                      .dup = d_inner.columns(width, width)});
 }
 
 void FeedForwardBranch::input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,

@@ -9,7 +9,8 @@
 
 namespace trainyard::model {
 
-// GPT-2, BERT: up, GELU, down. Llama: gate and up as one product, SwiGLU (Shazeer 2020), down. Described by
+// GPT-2, BERT, OPT: up, GELU or ReLU, down. Llama, Gemma: gate and up as one product, a gated linear unit (Shazeer
+// 2020), down. Described by
 // plan::FeedForwardKind. Tensor-parallel ranks divide the inner width.
 class FeedForwardBranch : public Branch {
  public:
@@ -29,7 +30,7 @@ class FeedForwardBranch : public Branch {
                         const SavedSet& tensors) const override;
 
  private:
-  void swiglu(Step& step, const SavedSet& tensors) const;
+  void gate(Step& step, const SavedSet& tensors) const;
   void down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output, const SavedSet& t) const;
   void backward_to_inner(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
                          base::View d_activated, base::View d_inner) const;

@@ -2,7 +2,7 @@
 #include "libtrain/model/feed_forward_expert.h"
 
 #include "kernels/activation/activation.h"
-#include "libtrain/model/gelu_form.h"
+#include "libtrain/model/activation_form.h"
 #include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 
@@ -13,7 +13,7 @@ FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::FlatGroup& one,
 }
 
 FeedForwardExpert::FeedForwardExpert(const ExpertSpec& spec)
-    : width_(plan::expert_width(spec.model)), lanes_(spec.model.lanes), gelu_(gelu_form(spec.model)),
+    : width_(plan::expert_width(spec.model)), lanes_(spec.model.lanes), form_(activation_form(spec.model)),
       down_(layer_of(spec.one, "down")) {
   if (plan::is_gated(spec.model)) inner_.push_back(layer_of(spec.one, "gate"));
   inner_.push_back(layer_of(spec.one, "up"));
@@ -43,8 +43,8 @@ void FeedForwardExpert::forward(Step& step, const kernels::RowGroups& groups, co
 
 void FeedForwardExpert::make_again(Step& step, const SavedSet& t) const {
   const auto inner = t["inner"];
-  if (inner_.size() == 1) kernels::gelu_forward(step.exec, gelu_, inner, t["activated"]);
-  else kernels::swiglu_forward(step.exec, part(inner, 0), part(inner, 1), t["activated"]);
+  if (inner_.size() == 1) kernels::activation_forward(step.exec, form_, inner, t["activated"]);
+  else kernels::gated_forward(step.exec, form_, part(inner, 0), part(inner, 1), t["activated"]);
 }
 
 // The gradient of "inner" overwrites "inner".
@@ -54,8 +54,14 @@ void FeedForwardExpert::input_gradients(Step& step, const kernels::RowGroups& gr
   const auto d_activated = step.exec.scratch().allocate(step.dtype, {activated.rows(), activated.cols()});
   const kernels::GroupedPart down{dy, weights(down_.weight)};
   kernels::grouped_linear_backward_input(step.exec, groups, {&down, 1}, 1, d_activated);
-  if (inner_.size() == 1) kernels::gelu_backward(step.exec, gelu_, inner, d_activated, inner);
-  else kernels::swiglu_backward(step.exec, part(inner, 0), part(inner, 1), d_activated, part(inner, 0), part(inner, 1));
+  if (inner_.size() == 1) kernels::activation_backward(step.exec, form_, inner, d_activated, inner);
+  else
+    kernels::gated_backward(step.exec, {.form = form_,
+                                        .gate = part(inner, 0),
+                                        .up = part(inner, 1),
+                                        .dy = d_activated,
+                                        .dgate = part(inner, 0),
+                                        .dup = part(inner, 1)});
   std::vector<kernels::GroupedPart> parts;
   for (std::size_t i = 0; i < inner_.size(); ++i) parts.push_back({part(inner, i), weights(inner_[i].weight)});
   kernels::grouped_linear_backward_input(step.exec, groups, parts, lanes_, dx);

@@ -1,7 +1,7 @@
 // The feed-forward part as an expert: down(activation(up(x))).
 #pragma once
 
-#include "kernels/activation/gelu.h"
+#include "kernels/activation/activation_form.h"
 #include "libtrain/model/expert.h"
 
 namespace trainyard::model {
@@ -25,7 +25,7 @@ class FeedForwardExpert : public Expert {
   static Layer layer_of(const plan::FlatGroup& one, const std::string& name);
   base::View part(base::View inner, std::size_t i) const;  // columns of layer inner_[i]
   std::int64_t width_, lanes_;
-  kernels::Gelu gelu_;        // used without a gate
+  kernels::Activation form_;  // of the gate, if there is one
   std::vector<Layer> inner_;  // up, or gate and up
   Layer down_;
 };

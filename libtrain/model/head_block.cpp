@@ -6,7 +6,7 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
-#include "libtrain/model/gelu_form.h"
+#include "libtrain/model/activation_form.h"
 #include "libtrain/model/shared_sum.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/spec/conditions.h"
@@ -60,7 +60,7 @@ struct HeadBlock::Pushed {
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, const Leases& leases, std::int64_t n)
       : step_(step), table_(leases.table), widths_(model, step.collectives->ranks()), vocabulary_(model.vocabulary),
-        n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
+        softcap_(model.logit_softcap), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
         losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
         logits_(step.exec.scratch().allocate(accumulation(), {std::min(n, chunk_), widths_.vocabulary})),
         narrow_(step.pass == plan::Pass::train && base::is_narrow(step.dtype)
@@ -99,7 +99,8 @@ struct HeadBlock::Loss {
                                                 .lanes = widths_.lanes,
                                                 .losses = losses,
                                                 .dlogits = gradient,
-                                                .loss_scale = step_.loss_scale});
+                                                .loss_scale = step_.loss_scale,
+                                                .softcap = softcap_});
       return gradient;
     }
     const auto column = step_.collectives->rank() * widths_.vocabulary;
@@ -111,7 +112,8 @@ struct HeadBlock::Loss {
                                                    .first_column = column,
                                                    .vocabulary = vocabulary_,
                                                    .lanes = widths_.lanes,
-                                                   .statistics = mine});
+                                                   .statistics = mine,
+                                                   .softcap = softcap_});
     step_.collectives->gather(mine, all);
     kernels::cross_entropy_finish(step_.exec, {.logits = logits,
                                                .targets = targets,
@@ -121,7 +123,8 @@ struct HeadBlock::Loss {
                                                .vocabulary = vocabulary_,
                                                .losses = losses,
                                                .dlogits = gradient,
-                                               .loss_scale = step_.loss_scale});
+                                               .loss_scale = step_.loss_scale,
+                                               .softcap = softcap_});
     return gradient;
   }
   // Writes the sum over the rows of a chunk's gradient to d_bias; from the second chunk on it is added.
@@ -146,7 +149,9 @@ struct HeadBlock::Loss {
   Step& step_;
   base::View table_;
   plan::Widths widths_;
-  std::int64_t vocabulary_, n_, chunk_;
+  std::int64_t vocabulary_;
+  double softcap_;
+  std::int64_t n_, chunk_;
   base::View losses_, logits_, narrow_, statistics_, of_all_, bias_, ones_;
 };
 
@@ -189,12 +194,13 @@ base::View HeadBlock::rows(Step& step, const std::optional<params::Lease>& own, 
   else if (normed) kernels::copy(step.exec, stream, normed);
   const auto x = normed ? normed : stream;
   if (!transform_norm_) return x;
-  kernels::linear_gelu_forward(step.exec, {.form = gelu_form(model_),
-                                           .x = x,
-                                           .weight = own->weight(transform_),
-                                           .bias = transform_bias_ < 0 ? base::View{} : own->weight(transform_bias_),
-                                           .pre = t.transform["inner"],
-                                           .y = t.transform["input"]});
+  kernels::linear_activation_forward(step.exec,
+                                     {.form = activation_form(model_),
+                                      .x = x,
+                                      .weight = own->weight(transform_),
+                                      .bias = transform_bias_ < 0 ? base::View{} : own->weight(transform_bias_),
+                                      .pre = t.transform["inner"],
+                                      .y = t.transform["input"]});
   transform_norm_->make_again(step, *own, t.transform);
   return t.transform["normed"];
 }
@@ -242,7 +248,7 @@ void HeadBlock::backward_transform(Step& step, const params::Lease& own, const p
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
   const auto d_inner = workspace.allocate(step.dtype, {d_stream.rows(), d_stream.cols()});
-  kernels::gelu_backward(step.exec, gelu_form(model_), t["inner"], d_stream, d_inner);
+  kernels::activation_backward(step.exec, activation_form(model_), t["inner"], d_stream, d_inner);
   {
     tensor::ArenaScope gathered(workspace);
     const auto d_all = all_rows(step, d_inner), x_all = all_rows(step, x);
@@ -297,6 +303,8 @@ void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, const LogitRo
                               wanted.place.row_range(i, end - i));
       i = end;
     }
+    if (model_.logit_softcap > 0)
+      kernels::cap_logits(step.exec, wanted.place.row_range(0, count), model_.logit_softcap);
     if (wanted.seen) wanted.seen(first, count);
   }
 }

@@ -13,6 +13,7 @@
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/activations.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/optimizer_kind.h"
 #include "libtrain/plan/spec/widths.h"
 #include "libtrain/profile/block_work.h"
@@ -237,7 +238,7 @@ class List {
     };
     layer("attention.qkv", m.hidden, w.q + 2 * w.kv);
     layer("attention.out", w.q, m.hidden);
-    layer("ffn.in", m.hidden, m.activation == plan::Activation::swiglu ? 2 * w.ffn : w.ffn);
+    layer("ffn.in", m.hidden, plan::is_gated(m) ? 2 * w.ffn : w.ffn);
     layer("ffn.out", w.ffn, m.hidden);
     products("head", std::min(tokens_, plan::head_chunk_tokens(o_.device.kind)), m.hidden, w.vocabulary, d);
     const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, w.heads, w.kv_heads,

@@ -28,18 +28,25 @@ TEST(Gpu, Activations) {
     compare(
         [n](Place& place, DType t) {
           const std::int64_t gap = n == 72 ? 8 : 3;
-          MatrixBuffer x(t, 5, n, gap), up(t, 5, n), dy(t, 5, n, gap), y(t, 5, n, 2 * gap), dx(t, 5, n), z(t, 5, n),
-              dgate(t, 5, n), dup(t, 5, n), exact(t, 5, n, gap), exact_dx(t, 5, n);
+          MatrixBuffer x(t, 5, n, gap), up(t, 5, n), dy(t, 5, n, gap);
           x.fill(1), up.fill(2), dy.fill(3);
           const auto vx = place(x), vup = place(up), vdy = place(dy);
-          kernels::gelu_forward(place.exec(), kernels::Gelu::tanh, vx, place(y));
-          kernels::gelu_backward(place.exec(), kernels::Gelu::tanh, vx, vdy, place(dx));
-          kernels::gelu_forward(place.exec(), kernels::Gelu::erf, vx, place(exact));
-          kernels::gelu_backward(place.exec(), kernels::Gelu::erf, vx, vdy, place(exact_dx));
-          kernels::swiglu_forward(place.exec(), vx, vup, place(z));
-          kernels::swiglu_backward(place.exec(), vx, vup, vdy, place(dgate), place(dup));
+          using enum kernels::Activation;
+          Outputs made;
+          made.reserve(32);
+          const auto output = [&](std::int64_t own_gap) { return place(made.emplace_back(t, 5, n, own_gap)); };
+          for (const auto form : {gelu_tanh, gelu_erf, relu, relu_squared}) {
+            kernels::activation_forward(place.exec(), form, vx, output(2 * gap));
+            kernels::activation_backward(place.exec(), form, vx, vdy, output(0));
+          }
+          for (const auto form : {silu, gelu_tanh, gelu_erf}) {
+            kernels::gated_forward(place.exec(), form, vx, vup, output(gap));
+            const auto dgate = output(0), dup = output(0);
+            kernels::gated_backward(place.exec(),
+                                    {.form = form, .gate = vx, .up = vup, .dy = vdy, .dgate = dgate, .dup = dup});
+          }
           place.fetch();
-          return Outputs{y, dx, z, dgate, dup, exact, exact_dx};
+          return made;
         },
         Same::tolerance, all);
 }
@@ -255,10 +262,11 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
 
 // Epilogues fused into the product, and as kernels after it.
 TEST(Gpu, Linear) {
-  for (const auto& [epilogues, form] : {std::pair{"fused", kernels::Gelu::tanh},
-                                        {"apart", kernels::Gelu::tanh},
-                                        {"fused", kernels::Gelu::erf},
-                                        {"apart", kernels::Gelu::erf}}) {
+  for (const auto& [epilogues, form] : {std::pair{"fused", kernels::Activation::gelu_tanh},
+                                        {"apart", kernels::Activation::gelu_tanh},
+                                        {"fused", kernels::Activation::gelu_erf},
+                                        {"apart", kernels::Activation::gelu_erf},
+                                        {"fused", kernels::Activation::relu}}) {
     setenv("TRAINYARD_EMULATED_EPILOGUES", epilogues, 1);
     compare(
         [form = form](Place& place, DType t) {
@@ -271,12 +279,12 @@ TEST(Gpu, Linear) {
           x.fill(1), w.fill(2), b.fill(3), dy.fill(4), inner.fill(5);
           const auto vx = place(x), vw = place(w), vb = place(b), vdy = place(dy);
           kernels::linear_forward(place.exec(), vx, vw, vb, place(y));
-          kernels::linear_gelu_forward(
+          kernels::linear_activation_forward(
               place.exec(), {.form = form, .x = vx, .weight = vw, .bias = vb, .pre = place(pre), .y = place(act)});
-          kernels::linear_gelu_forward(place.exec(),
-                                       {.form = form, .x = vx, .weight = vw, .pre = place(bare), .y = place(bare_act)});
+          kernels::linear_activation_forward(
+              place.exec(), {.form = form, .x = vx, .weight = vw, .pre = place(bare), .y = place(bare_act)});
           kernels::linear_backward_input(place.exec(), vdy, vw, place(dx));
-          kernels::linear_gelu_backward_input(place.exec(), form, vdy, vw, place(inner), place(dinner));
+          kernels::linear_activation_backward_input(place.exec(), form, vdy, vw, place(inner), place(dinner));
           kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw), place(db));
           kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw_alone), {});
           place.fetch();

@@ -52,7 +52,7 @@ TEST(KernelClock, CountsCallsOfEachKernelAndOfProductsEachShape) {
     at.product(40, 16, 24);
     at.product(8, 16, 24);
     const auto x = at.matrix(4, 8), y = at.matrix(4, 8);
-    kernels::gelu_forward(*at.exec, kernels::Gelu::tanh, x, y);
+    kernels::activation_forward(*at.exec, kernels::Activation::gelu_tanh, x, y);
     std::thread([&] {
       Kitchen other;
       other.product(8, 16, 24);

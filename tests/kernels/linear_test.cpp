@@ -24,18 +24,18 @@ TEST(Linear, ForwardAndGelu) {
         Bench bench(threads);
         kernels::linear_forward(*bench, x.view(), w.view(), bias.view(), y.view());
         kernels::linear_forward(*bench, x.view(), w.view(), {}, plain.view());
-        kernels::linear_gelu_forward(*bench, {.form = kernels::Gelu::tanh,
-                                              .x = x.view(),
-                                              .weight = w.view(),
-                                              .bias = bias.view(),
-                                              .pre = pre.view(),
-                                              .y = z.view()});
-        kernels::linear_gelu_forward(*bench, {.form = kernels::Gelu::erf,
-                                              .x = x.view(),
-                                              .weight = w.view(),
-                                              .bias = bias.view(),
-                                              .pre = pre.view(),
-                                              .y = exact.view()});
+        kernels::linear_activation_forward(*bench, {.form = kernels::Activation::gelu_tanh,
+                                                    .x = x.view(),
+                                                    .weight = w.view(),
+                                                    .bias = bias.view(),
+                                                    .pre = pre.view(),
+                                                    .y = z.view()});
+        kernels::linear_activation_forward(*bench, {.form = kernels::Activation::gelu_erf,
+                                                    .x = x.view(),
+                                                    .weight = w.view(),
+                                                    .bias = bias.view(),
+                                                    .pre = pre.view(),
+                                                    .y = exact.view()});
         if (threads == 1) first = z.bytes, first_exact = exact.bytes;
         ASSERT_EQ(z.bytes, first);
         ASSERT_EQ(exact.bytes, first_exact);

@@ -28,18 +28,22 @@ namespace types_test {
 
 TEST(OperandTypes, Activations) {
   with_each_type([](DType t, DType) {
-    for (auto form : {kernels::Gelu::tanh, kernels::Gelu::erf}) {
-      expect_types("gelu_forward", {lead("x", {2, 3}, t), {"y", {2, 3}, t}},
-                   [&](auto& e, const auto& v) { kernels::gelu_forward(e, form, v[0], v[1]); });
-      expect_types("gelu_backward", {lead("x", {2, 3}, t), {"dy", {2, 3}, t}, {"dx", {2, 3}, t}},
-                   [&](auto& e, const auto& v) { kernels::gelu_backward(e, form, v[0], v[1], v[2]); });
+    for (auto form : {kernels::Activation::gelu_tanh, kernels::Activation::relu}) {
+      expect_types("activation_forward", {lead("x", {2, 3}, t), {"y", {2, 3}, t}},
+                   [&](auto& e, const auto& v) { kernels::activation_forward(e, form, v[0], v[1]); });
+      expect_types("activation_backward", {lead("x", {2, 3}, t), {"dy", {2, 3}, t}, {"dx", {2, 3}, t}},
+                   [&](auto& e, const auto& v) { kernels::activation_backward(e, form, v[0], v[1], v[2]); });
     }
-    expect_types("swiglu_forward", {lead("gate", {2, 3}, t), {"up", {2, 3}, t}, {"y", {2, 3}, t}},
-                 [](auto& e, const auto& v) { kernels::swiglu_forward(e, v[0], v[1], v[2]); });
     expect_types(
-        "swiglu_backward",
+        "gated_forward", {lead("gate", {2, 3}, t), {"up", {2, 3}, t}, {"y", {2, 3}, t}},
+        [](auto& e, const auto& v) { kernels::gated_forward(e, kernels::Activation::silu, v[0], v[1], v[2]); });
+    expect_types(
+        "gated_backward",
         {lead("gate", {2, 3}, t), {"up", {2, 3}, t}, {"dy", {2, 3}, t}, {"dgate", {2, 3}, t}, {"dup", {2, 3}, t}},
-        [](auto& e, const auto& v) { kernels::swiglu_backward(e, v[0], v[1], v[2], v[3], v[4]); });
+        [](auto& e, const auto& v) {
+          const auto form = kernels::Activation::gelu_tanh;
+          kernels::gated_backward(e, {.form = form, .gate = v[0], .up = v[1], .dy = v[2], .dgate = v[3], .dup = v[4]});
+        });
   });
 }
 
@@ -391,17 +395,21 @@ TEST(OperandTypes, Products) {
                    [](auto& e, const auto& v) { kernels::linear_forward(e, v[0], v[1], v[2], v[3]); });
       expect_types("linear_forward_lanes", {x, weight, bias, result("y", 6, true)},
                    [](auto& e, const auto& v) { kernels::linear_forward_lanes(e, v[0], v[1], v[2], 2, v[3]); });
-      expect_types(
-          "linear_gelu_forward", {x, weight, bias, result("pre", 6, true), {"y", {2, 6}, to}},
-          [](auto& e, const auto& v) {
-            kernels::linear_gelu_forward(
-                e, {.form = kernels::Gelu::tanh, .x = v[0], .weight = v[1], .bias = v[2], .pre = v[3], .y = v[4]});
-          });
+      expect_types("linear_activation_forward", {x, weight, bias, result("pre", 6, true), {"y", {2, 6}, to}},
+                   [](auto& e, const auto& v) {
+                     kernels::linear_activation_forward(e, {.form = kernels::Activation::gelu_tanh,
+                                                            .x = v[0],
+                                                            .weight = v[1],
+                                                            .bias = v[2],
+                                                            .pre = v[3],
+                                                            .y = v[4]});
+                   });
       expect_types("linear_backward_input", {dy, weight, result("dx", 4)},
                    [](auto& e, const auto& v) { kernels::linear_backward_input(e, v[0], v[1], v[2]); });
-      expect_types("linear_gelu_backward_input", {dy, weight, {"pre", {2, 4}, to}, result("dx", 4, true)},
+      expect_types("linear_activation_backward_input", {dy, weight, {"pre", {2, 4}, to}, result("dx", 4, true)},
                    [](auto& e, const auto& v) {
-                     kernels::linear_gelu_backward_input(e, kernels::Gelu::erf, v[0], v[1], v[2], v[3]);
+                     kernels::linear_activation_backward_input(e, kernels::Activation::gelu_erf, v[0], v[1], v[2],
+                                                               v[3]);
                    });
       expect_types("linear_backward_input_lanes",
                    {dy, weight, {"dy", {2, 6}, t}, {"weight", {6, 4}, t}, result("dx", 4)}, [](auto& e, const auto& v) {

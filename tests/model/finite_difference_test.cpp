@@ -118,7 +118,7 @@ TEST(FiniteDifferences, PostNormSelective) { whole_model(with_dropout(small_post
 TEST(FiniteDifferences, PostNormRecomputed) { whole_model(with_dropout(small_post()), plan::Recompute::layers); }
 TEST(FiniteDifferences, UntiedLlamaWithNormsBehind) {
   auto m = with_dropout(small_llama());
-  m.norm_position = plan::NormPosition::post;
+  m.norm_position = plan::NormPosition::post, m.activation = plan::Activation::geglu_erf;
   whole_model(m, plan::Recompute::none);
 }
 TEST(FiniteDifferences, Bert) { whole_model(with_dropout(small_bert()), plan::Recompute::none); }
@@ -141,7 +141,7 @@ TEST(FiniteDifferences, ExactGelu) {
 TEST(FiniteDifferences, Gpt2Recomputed) { whole_model(with_dropout(small_gpt2()), plan::Recompute::layers); }
 TEST(FiniteDifferences, TiedLlamaWithBiases) {
   auto m = with_dropout(small_llama());
-  m.tied = true, m.biases = plan::Biases::on;
+  m.tied = true, m.biases = plan::Biases::on, m.activation = plan::Activation::geglu_tanh;
   whole_model(m, plan::Recompute::selective);
 }
 // YaRN's cosines and sines have a factor, and the end of each head does not rotate.
@@ -175,6 +175,7 @@ TEST(FiniteDifferences, TwoExpertsAndAMix) {
 TEST(FiniteDifferences, ThreeExpertsAndSharedOnes) {
   auto m = small_experts(small_llama());
   m.experts.top_k = 3, m.experts.shared = 2, m.experts.capacity_factor = "none", m.experts.count = {5, 4};
+  m.activation = plan::Activation::geglu_tanh;
   whole_model(m, plan::Recompute::layers);
 }
 TEST(FiniteDifferences, SigmoidScores) {

@@ -50,7 +50,7 @@ std::int64_t FeedForwardKind::forward_workspace_bytes(const ModelConfig& m, cons
 std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const auto width = Widths(m, s.tensor).ffn;
-  // GELU's derivative is applied in place.
+  // The derivative is applied in place, without a gate.
   const auto gradients = is_gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width);
   return gradients + 2 * p.gathered(m.hidden) +
          std::max({p.weight_gradient(m.hidden, width, has_biases(m)), p.linear(width, m.hidden),

@@ -1,4 +1,4 @@
-// The feed-forward branch: up, activation, down; with SwiGLU gate and up.
+// The feed-forward branch: up, activation, down; with a gated activation gate and up.
 #pragma once
 
 #include "libtrain/plan/blocks/block_kind.h"

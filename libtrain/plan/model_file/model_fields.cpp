@@ -5,6 +5,7 @@
 #include "libtrain/plan/blocks/expert_registry.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/spec/block_ranges.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/presets.h"
 
 #include <fmt/format.h>
@@ -26,9 +27,7 @@ std::int64_t usual_heads(std::int64_t hidden) {
 
 // Shazeer (2020), "GLU variants improve transformer": two thirds of the usual width, because there are three matrices;
 // rounded up to 64.
-std::int64_t usual_ffn(const ModelConfig& m) {
-  return m.activation == Activation::swiglu ? (m.hidden * 8 / 3 + 63) / 64 * 64 : 4 * m.hidden;
-}
+std::int64_t usual_ffn(const ModelConfig& m) { return is_gated(m) ? (m.hidden * 8 / 3 + 63) / 64 * 64 : 4 * m.hidden; }
 
 std::string default_text(const base::Field& f) {
   if (f.name == "heads") return "hidden / 64";
@@ -175,7 +174,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("head-size", m.head_size, "model", "width of a head; 0: hidden / heads", {0, 1024});
   v("query-scale", m.query_scale, "model", "factor of attention's scores; 0: 1 / sqrt(width of a head)",
     base::Range<double>{0, 1000});
-  v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu 8/3 hidden, rounded up to 64", {1, 1 << 20});
+  v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu or geglu 8/3 hidden, rounded up to 64",
+    {1, 1 << 20});
   v("vocabulary", m.vocabulary, "model", "tokens in the vocabulary; 0: the shards' vocabulary",
     {0, ranges::vocabulary.high});
   v("context", m.context, "model", "longest sequence, in tokens", ranges::sequence);
@@ -185,11 +185,20 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
     base::Choices<NormPosition>{{"pre", NormPosition::pre}, {"post", NormPosition::post}});
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
     base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
+  v("position-offset", m.position_offset, "model", "learned: rows at the beginning of the table that no token uses",
+    {0, 1 << 16});
+  v("embedding-scale", m.embedding_scale, "model", "factor of token embeddings, rounded to the working dtype",
+    {1e-6, 1e6});
   v("embedding-norm", m.embedding_norm, "model", "a norm after the sum of the embeddings, before its dropout");
   v("segments", m.segments, "model", "rows of a segment embedding; all tokens use the first; 0: none", {0, 1 << 16});
   v("activation", m.activation, "model", "activation of the feed-forward part",
-    base::Choices<Activation>{
-        {"gelu-tanh", Activation::gelu_tanh}, {"gelu-erf", Activation::gelu_erf}, {"swiglu", Activation::swiglu}});
+    base::Choices<Activation>{{"gelu-tanh", Activation::gelu_tanh},
+                              {"gelu-erf", Activation::gelu_erf},
+                              {"swiglu", Activation::swiglu},
+                              {"relu", Activation::relu},
+                              {"relu-squared", Activation::relu_squared},
+                              {"geglu-tanh", Activation::geglu_tanh},
+                              {"geglu-erf", Activation::geglu_erf}});
   v("head", m.head, "model", "masked: as in BERT, a layer, its norm and a bias for each token",
     base::Choices<HeadForm>{{"linear", HeadForm::linear}, {"masked", HeadForm::masked}});
   v("branches", m.branches, "model", "branches of a layer, in order, separated by commas",
@@ -197,6 +206,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("biases", m.biases, "model", "biases: of all linear layers; of q, k, v; of attention's",
     base::Choices<Biases>{
         {"on", Biases::on}, {"off", Biases::off}, {"qkv", Biases::qkv}, {"attention", Biases::attention}});
+  v("logit-softcap", m.logit_softcap, "model", "c: logits become c tanh(logits / c); 0: they stay", {0, 1e6});
   v("tied", m.tied, "model", "on: the head uses the token embedding");
   v("dropout-embedding", m.dropout_embedding, "model", "dropout probability, on the embeddings", probability);
   v("dropout-attention", m.dropout_attention, "model", "dropout probability, on attention probabilities", probability);
@@ -206,6 +216,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
     probability);
   v("lanes", m.lanes, "model", "slices of the sums that tensor-parallel ranks split", ranges::lanes);
   v("norm-epsilon", m.norm_epsilon, "model", "added to the variance in a norm", {1e-12, 1});
+  v("norm-offset", m.norm_offset, "model", "0 or 1: a norm multiplies by its weight plus this", {0, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
   rotary_fields(v, m.rotary);
   attention_fields(v, m.attention);

@@ -8,6 +8,7 @@
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/rotary_problems.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
@@ -43,8 +44,12 @@ std::vector<std::string> problems(const ModelConfig& m) {
     for (auto& text : rotary_problems(m)) out.push_back(std::move(text));
   if (m.heads % m.kv_heads != 0)
     out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
-  if (m.head == HeadForm::masked && m.activation == Activation::swiglu)
-    out.emplace_back("head masked does not support swiglu: use gelu-erf or gelu-tanh");
+  if (m.head == HeadForm::masked && is_gated(m))
+    out.emplace_back("head masked does not support swiglu and geglu: use gelu-erf or gelu-tanh");
+  if (m.norm_offset != 0 && m.norm_offset != 1)
+    out.push_back(fmt::format("norm-offset is 0 or 1, not {}", m.norm_offset));
+  if (m.position_offset > 0 && m.positions != Positions::learned)
+    out.emplace_back("position-offset needs learned positions: leave it out");
   const auto sliced = [&](const char* what, std::int64_t width) {
     if (width % m.lanes != 0) out.push_back(fmt::format("{} {} is not a multiple of lanes {}", what, width, m.lanes));
   };
