@@ -75,6 +75,7 @@ void problems_of_decoder(const plan::ModelConfig& m, std::vector<std::string>& o
 
 void problems_of_heads(const plan::ModelConfig& m, std::vector<std::string>& out) {
   if (m.query_width() != m.hidden) out.emplace_back("heads times head-size is not hidden");
+  if (m.qk_norm != plan::QkNorm::none) out.emplace_back("queries and keys have norms");
   if (m.query_scale > 0) out.emplace_back("query-scale is set");
 }
 
