@@ -17,6 +17,7 @@
 #include "kernels/gate_record/gate_record_args.h"
 #include "kernels/gemm/gemm_cpu.h"
 #include "kernels/grouped_linear/grouped_linear_args.h"
+#include "kernels/head_norm/head_norm_args.h"
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
 #include "kernels/muon/muon_args.h"
@@ -67,6 +68,9 @@ namespace trainyard::kernels {
   X(grouped_linear, GroupedLinearArgs)                  \
   X(grouped_weight, GroupedWeightArgs)                  \
   X(column_sum, ColumnSumArgs)                          \
+  X(head_norm_backward, HeadNormBackwardArgs)           \
+  X(head_norm_forward, HeadNormForwardArgs)             \
+  X(head_norm_sums, HeadNormSumsArgs)                   \
   X(lane_sum, LaneSumArgs)                              \
   X(muon_direction, MuonDirectionArgs)                  \
   X(newton_schulz, NewtonSchulzArgs)                    \

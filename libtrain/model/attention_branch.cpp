@@ -28,13 +28,20 @@ FusedLinear qkv_of(const plan::FlatGroup& flat_group) {
 }  // namespace
 
 AttentionBranch::AttentionBranch(const BranchSpec& spec)
-    : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.flat_group)),
+    : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.flat_group)), norm_(spec.model, spec.flat_group),
       output_weight_(plan::index_of(spec.flat_group, "attention.output.weight")),
       output_bias_(plan::find_index(spec.flat_group, "attention.output.bias")),
       probabilities_(spec.flat_group.name + ".attention", spec.model.dropout_attention) {}
 
 AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths& w) {
   return {qkv.columns(0, w.q), qkv.columns(w.q, w.kv), qkv.columns(w.q + w.kv, w.kv)};
+}
+
+AttentionBranch::Heads AttentionBranch::seen(const SavedSet& t, const plan::Widths& w) const {
+  const auto qkv = split(t["qkv"], w);
+  if (!norm_.exists()) return qkv;
+  const auto qk = t["qk"];
+  return {qk.columns(0, w.q), qk.columns(w.q, w.kv), qkv.v};
 }
 
 // Dropout sites are counted from the first head of all tensor-parallel ranks.
@@ -61,17 +68,25 @@ kernels::RotaryHeads AttentionBranch::rotary(std::int64_t heads) const {
   return {.heads = heads, .head_dim = model_.head_dim(), .base = model_.rotary_base, .config = model_.rotary};
 }
 
+// Without norms this is in "qkv" itself, else in "qk".
+void AttentionBranch::norm_and_rotate(Step& step, const params::Lease& lease, const SavedSet& t) const {
+  if (norm_.exists()) norm_.forward(step, lease, t);
+  if (!plan::is_rotary(model_)) return;
+  const plan::Widths w(model_, step.collectives->ranks());
+  const auto heads = seen(t, w);
+  kernels::rotary_forward(step.exec, heads.q, step.micro.positions, rotary(w.heads));
+  kernels::rotary_forward(step.exec, heads.k, step.micro.positions, rotary(w.kv_heads));
+}
+
 void AttentionBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   const plan::Widths w(model_, step.collectives->ranks());
   {
     tensor::ArenaScope scope(step.exec.scratch());
     qkv_.forward(step.exec, lease, all_rows(step, t["normed"]), t["qkv"]);
   }
-  const auto heads = split(t["qkv"], w);
-  if (plan::is_rotary(model_)) {
-    kernels::rotary_forward(step.exec, heads.q, step.micro.positions, rotary(w.heads));
-    kernels::rotary_forward(step.exec, heads.k, step.micro.positions, rotary(w.kv_heads));
-  }
+  if (norm_.exists()) norm_.sum_squares(step, t);
+  norm_and_rotate(step, lease, t);
+  const auto heads = seen(t, w);
   if (step.past.empty())
     kernels::attention_forward(step.exec, {.shape = geometry(step),
                                            .q = heads.q,
@@ -118,16 +133,16 @@ void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& gr
 }
 
 // Writes the gradient of the attended values to `place`, if it has room there. d_output may lie where d_qkv does.
-void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
-                                      base::View place, base::View d_qkv) const {
+void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, const SavedSet& t,
+                                      const Inward& g) const {
   const plan::Widths w(model_, step.collectives->ranks());
-  const auto heads = split(t["qkv"], w), d_heads = split(d_qkv, w);
+  const auto heads = seen(t, w), d_heads = split(g.d_qkv, w);
   {
     tensor::ArenaScope scope(step.exec.scratch());
     const auto d_attended = plan::attended_gradient_fits(model_, shape_of(step))
-                                ? base::View(place.data, place.dtype, {d_qkv.rows(), w.q}, place.device)
-                                : step.exec.scratch().allocate(step.dtype, {d_qkv.rows(), w.q});
-    kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
+                                ? base::View(g.place.data, g.place.dtype, {g.d_qkv.rows(), w.q}, g.place.device)
+                                : step.exec.scratch().allocate(step.dtype, {g.d_qkv.rows(), w.q});
+    kernels::linear_backward_input(step.exec, g.d_output, lease.weight(output_weight_), d_attended);
     kernels::attention_backward(step.exec, {.shape = geometry(step),
                                             .q = heads.q,
                                             .k = heads.k,
@@ -140,22 +155,29 @@ void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, ba
                                             .dk = d_heads.k,
                                             .dv = d_heads.v});
   }
-  if (!plan::is_rotary(model_)) return;
-  kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, rotary(w.heads));
-  kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, rotary(w.kv_heads));
+  if (plan::is_rotary(model_)) {
+    kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, rotary(w.heads));
+    kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, rotary(w.kv_heads));
+  }
+  if (norm_.exists()) norm_.backward(step, lease, t, {d_heads.q, d_heads.k}, g.norm_gradients);
 }
 
 void AttentionBranch::input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
                                       base::View d_normed) const {
   const auto qkv = t["qkv"];
   const auto d_qkv = step.exec.scratch().allocate(step.dtype, {qkv.rows(), qkv.cols()});
-  backward_to_qkv(step, lease, all_rows(step, d_output), t, d_normed, d_qkv);
+  backward_to_qkv(step, lease, t,
+                  {.d_output = all_rows(step, d_output),
+                   .place = d_normed,
+                   .d_qkv = d_qkv,
+                   .norm_gradients = norm_.exists() ? norm_.gradients(t) : QueryKeyNorm::Pair()});
   qkv_.input_gradient(step, lease, d_qkv, plan::Widths(model_, step.collectives->ranks()), d_normed);
   tensor::copy(step.exec, d_qkv, qkv);
 }
 
 void AttentionBranch::weight_gradients(Step& step, const params::Grads& grads, base::View d_output,
                                        const SavedSet& t) const {
+  if (norm_.exists()) norm_.hand_over(step, t, grads);
   {
     tensor::ArenaScope scope(step.exec.scratch());
     output_weight_gradient(step, grads, all_rows(step, d_output), t);
@@ -164,11 +186,13 @@ void AttentionBranch::weight_gradients(Step& step, const params::Grads& grads, b
   qkv_.weight_gradients(step, grads, t["qkv"], all_rows(step, t["normed"]));
 }
 
-// d_normed first holds the gradient of the attended values, then its own.
+// d_normed first holds the gradient of the attended values, then its own. With Recompute::selective the norms and the
+// rotation are made again here, where their weights are.
 void AttentionBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
   const plan::Widths w(model_, step.collectives->ranks());
   auto& workspace = step.exec.scratch();
+  if (norm_.exists() && step.recompute == plan::Recompute::selective) norm_and_rotate(step, lease, t);
   const auto n = t["attended"].rows();
   const auto d_qkv = workspace.allocate(step.dtype, {n, t["qkv"].cols()});
   const bool apart = (step.collectives->sequence_parallel() || gradient.dropped(step)) &&
@@ -178,7 +202,11 @@ void AttentionBranch::backward(Step& step, const params::Lease& lease, const par
   const auto d_output = gradient.all_rows(step, apart ? rows : d_qkv.columns(0, std::min(model_.hidden, d_qkv.cols())));
   const AllRows normed(step, t["normed"]);
   output_weight_gradient(step, grads, d_output, t);
-  backward_to_qkv(step, lease, d_output, t, d_normed, d_qkv);
+  backward_to_qkv(step, lease, t,
+                  {.d_output = d_output,
+                   .place = d_normed,
+                   .d_qkv = d_qkv,
+                   .norm_gradients = norm_.exists() ? norm_.gradients(grads) : QueryKeyNorm::Pair()});
   qkv_.backward(step, lease, grads, {.dy = d_qkv, .widths = w, .x = normed, .dx = d_normed});
 }
 

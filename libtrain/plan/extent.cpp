@@ -47,17 +47,19 @@ Extent extent(const Plan& p) {
   const auto experts = expert_extent(p);
   const double layers = number(m.layers), hidden = number(m.hidden), ffn = number(m.ffn),
                vocabulary = number(m.vocabulary) + 128, context = number(m.context + m.position_offset);
+  // Rows of attention may be wider than hidden states. With norms, queries and keys are there twice.
+  const double wide = std::max(hidden, number(m.query_width()));
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
   // Elements, with the padding of each flat group to shards and of each of its tensors.
   const double parameters = hidden * hidden +
-                            layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
+                            layers * (4 * hidden * wide + 3 * hidden * ffn + 16 * (wide + ffn) + 1024) +
                             (2 * vocabulary + context + number(m.segments)) * hidden +
                             (2 * layers + 6) * 64 * (ranks + 64) + experts.parameters;
   // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element
   const double states = 64 * parameters;
   // elements for each row: of what a layer saves, and of its largest scratch
-  const double widths = 16 * hidden + 8 * ffn + 64 + experts.widths;
+  const double widths = 24 * wide + 8 * ffn + 64 + experts.widths;
   // A pipeline stage may have nearly all layers.
   const double chunks = number(p.virtual_stages);
   double in_flight = chunks;
@@ -66,14 +68,13 @@ Extent extent(const Plan& p) {
   else if (p.pipeline > 1) in_flight = (chunks + 1) * number(p.pipeline) + chunks;
   const double activations = in_flight * (8 * (rows * widths + experts.once) + 64 * 64) * (layers + 8);
   const double team = number(p.threads) * 8 *
-                      (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));  // of attention, for each thread
-  const double head = 4096 * 16 * vocabulary + 16 * rows * hidden + 16 * 4096 * 4096,
-               tables = 16 * rows * (hidden + 16);
+                      (16 * (number(p.sequence) + 256) * (wide + 64) + (1 << 20));  // of attention, for each thread
+  const double head = 4096 * 16 * vocabulary + 16 * rows * hidden + 16 * 4096 * 4096, tables = 16 * rows * (wide + 16);
   // Micro-batches of the busiest rank. Each has at most three gathers and a reduction. Tensor-parallel ranks exchange
   // some rows of hidden states for each branch, in forward and backward, and a few numbers of each rank for each row.
   const double micros_of_one =
                    micros * number(p.tensor) * number(p.pipeline) / ranks + number(p.local_accumulation) + 1,
-               exchanges = p.tensor > 1 ? 256 * rows * (hidden + 16 * number(p.tensor) + 64) * (layers + 4) : 0,
+               exchanges = p.tensor > 1 ? 256 * rows * (wide + 16 * number(p.tensor) + 64) * (layers + 4) : 0,
                messages = p.pipeline > 1 ? 32 * number(p.virtual_stages) * rows * hidden : 0;
   return {states + activations + team + head + tables + 0x1p40,
           micros_of_one * (16 * parameters + exchanges + messages + rows * experts.exchanges * layers)};

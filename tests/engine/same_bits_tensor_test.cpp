@@ -97,6 +97,37 @@ TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
   }
 }
 
+// Norms of queries and keys, over heads of another size and over their width: on every kind of layout the bits of one
+// rank, the predicted memory and the predicted bytes.
+TEST(SameBitsTensor, NormsOfQueriesAndKeys) {
+  SmallRun runs;
+  const std::vector<ParallelLayout> layouts = {{2, 0, 1, "f32", "none", 2, false},
+                                               {8, 3, 1, "f32", "selective", 4, true},
+                                               {4, 1, 2, "f32", "none", 2, true, 2, "zero-bubble"},
+                                               {4, 2, 1, "f32", "full", 2, false, 2, "interleaved", 1},
+                                               {3, 1, 1, "f32", "selective"}};
+  for (const std::string norm : {"head", "width"}) {
+    const auto config = [&](const std::string& output) {
+      auto c = config_of(runs, false, true, output);
+      c.model = runs.model("normed-" + norm,
+                           "layers = 2\nhidden = 32\nheads = 8\nkv-heads = 4\nffn = 64\ncontext = 64\nnorm = \"rms\"\n"
+                           "positions = \"rotary\"\nactivation = \"swiglu\"\nbiases = \"qkv\"\nhead-size = 6\n"
+                           "qk-norm = \"" +
+                               norm +
+                               "\"\nquery-scale = 0.5\ndropout-attention-residual = 0.1\n"
+                               "[rotary]\nscaling = \"llama3\"\nfactor = 4\noriginal = 32\n");
+      return c;
+    };
+    auto one = config("normed-one-" + norm);
+    const auto expected = runs.bits(one, runs.run(one, {1, 0, 1}));
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      auto c = config(fmt::format("normed-{}-{}", norm, i));
+      EXPECT_EQ(runs.bits(c, runs.run(c, layouts[i])), expected) << norm << ", " << testing::text_of(layouts[i]);
+      testing::expect_no_difference(runs.reports(), norm + ", " + testing::text_of(layouts[i]));
+    }
+  }
+}
+
 // The comparison must be able to fail: another number of lanes gives other sums.
 TEST(SameBitsTensor, OtherLanesGiveOtherBits) {
   SmallRun runs;

@@ -58,7 +58,11 @@ TEST(Generate, OtherWeightsThanWereSavedAreRefused) {
 // Reading one token at a time gives the same as reading all at once. That holds for learned and rotary positions and
 // for grouped key-value heads.
 TEST(Generate, OneTokenAtATimeIsTheWholeText) {
-  for (const auto& config : {tiny(), tiny_llama()}) {
+  auto normed = tiny_llama(), wide = tiny_llama();
+  normed.qk_norm = plan::QkNorm::head, normed.head_size = 20;
+  normed.rotary = {.scaling = plan::RotaryScaling::yarn, .factor = 2, .original = 8, .fraction = 0.5};
+  wide.qk_norm = plan::QkNorm::width, wide.biases = plan::Biases::qkv, wide.query_scale = 0.5;
+  for (const auto& config : {tiny(), tiny_llama(), normed, wide}) {
     SavedRun saved(config);
     checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
     generate::LanguageModel one(reader, 2), whole(reader, 1);

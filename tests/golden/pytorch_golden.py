@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert; of masked and masked-documents, BERTs that
-learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks.
+learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles.
 
     python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
 
@@ -48,9 +48,17 @@ def gelu_erf(x):
     return 0.5 * x * torch.erfc(-x / math.sqrt(2))
 
 
+def has_bias(c, name):
+    return name.endswith((".q", ".k", ".v")) if c["biases"] == "qkv" else c["biases"]
+
+
+def head_size(c):
+    return c.get("head_size") or c["hidden"] // c["heads"]
+
+
 def linear_parameters(c, p, name, out, inner, std=0.02):
     p[name + ".weight"] = ((out, inner), std)
-    if c["biases"]:
+    if has_bias(c, name):
         p[name + ".bias"] = ((out,), "zeros")
 
 
@@ -67,8 +75,8 @@ def dense_parameters(c, p, layer):
 
 def inventory(c, behind_norm=dense_parameters):
     """name -> (shape, kind or standard deviation), in declaration order. Weights are [out, in]."""
-    h, hd = c["hidden"], c["hidden"] // c["heads"]
-    kv, residual = c["kv_heads"] * hd, 0.02 / math.sqrt(2 * c["layers"])
+    h, hd = c["hidden"], head_size(c)
+    q, kv, residual = c["heads"] * hd, c["kv_heads"] * hd, 0.02 / math.sqrt(2 * c["layers"])
     gpt = c["norm"] == "layer"
     p = {"embedding.tokens.weight": ((c["vocabulary"], h), 0.02)}
     if gpt:
@@ -87,10 +95,13 @@ def inventory(c, behind_norm=dense_parameters):
     for i in range(c["layers"]):
         l = "layers.%02d." % i
         norm(l + "attention_norm")
-        linear_parameters(c, p, l + "attention.q", h, h)
+        linear_parameters(c, p, l + "attention.q", q, h)
         linear_parameters(c, p, l + "attention.k", kv, h)
         linear_parameters(c, p, l + "attention.v", kv, h)
-        linear_parameters(c, p, l + "attention.output", h, h, residual)
+        if c.get("qk_norm"):
+            p[l + "attention.q_norm.weight"] = ((hd if c["qk_norm"] == "head" else q,), "ones")
+            p[l + "attention.k_norm.weight"] = ((hd if c["qk_norm"] == "head" else kv,), "ones")
+        linear_parameters(c, p, l + "attention.output", h, q, residual)
         norm(l + "ffn_norm")
         behind_norm(c, p, i)
     if not is_post(c):
@@ -151,7 +162,7 @@ def norm(c, p, x, name):
 
 def linear(c, p, x, name):
     y = x @ p[name + ".weight"].T
-    return y + p[name + ".bias"] if c["biases"] else y
+    return y + p[name + ".bias"] if has_bias(c, name) else y
 
 
 def embed(c, p, tokens, positions):
@@ -174,30 +185,60 @@ def visible(c, layer, start):
     return there[None] & torch.tensor(blocks(c["attention"], is_causal(c), layer, c["heads"], len(start)))
 
 
+def frequencies(c, width):
+    """Of the pairs of `width` rotated channels, and the factor of cosines and sines."""
+    r = c.get("rotary", {})
+    plain = c["rotary_base"] ** (-torch.arange(width // 2, dtype=torch.float64) * 2 / width)
+    kind, factor = r.get("scaling", "none"), r.get("factor", 1)
+    if kind == "none":
+        return plain, 1.0
+    if kind == "linear":
+        return plain / factor, 1.0
+    if kind == "llama3":
+        length = 2 * math.pi / plain
+        smooth = (r["original"] / length - r["low"]) / (r["high"] - r["low"])
+        between = (1 - smooth) * plain / factor + smooth * plain
+        scaled = torch.where(length > r["original"] / r["low"], plain / factor, between)
+        return torch.where(length < r["original"] / r["high"], plain, scaled), 1.0
+    at = [width * math.log(r["original"] / (turns * 2 * math.pi)) / (2 * math.log(c["rotary_base"])) for turns in (32, 1)]
+    low, high = max(math.floor(at[0]), 0), min(math.ceil(at[1]), width - 1)
+    ramp = ((torch.arange(width // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
+    return plain / factor * ramp + plain * (1 - ramp), 0.1 * math.log(factor) + 1
+
+
 def attention(c, p, layer, x, start, positions):
     """What the attention of one layer adds to x [T, h], one sequence."""
     T, h, heads, kvh = len(x), c["hidden"], c["heads"], c["kv_heads"]
-    hd, l = h // heads, "layers.%02d." % layer
+    hd, l = head_size(c), "layers.%02d." % layer
 
     def rotate(x):
-        half = hd // 2
-        frequency = c["rotary_base"] ** (-torch.arange(half, dtype=torch.float64) * 2 / hd)
+        width = int(hd * c.get("rotary", {}).get("fraction", 1))
+        half = width // 2
+        frequency, factor = frequencies(c, width)
         angle = torch.tensor(positions, dtype=torch.float64)[:, None] * frequency[None, :]
-        cos, sin = angle.cos().to(x.dtype)[:, None, :], angle.sin().to(x.dtype)[:, None, :]
-        a, b = x[..., :half], x[..., half:]
-        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        cos, sin = (factor * angle.cos()).to(x.dtype)[:, None, :], (factor * angle.sin()).to(x.dtype)[:, None, :]
+        a, b = x[..., :half], x[..., half:width]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin, x[..., width:]], -1)
+
+    def normed(x, name):
+        if not c.get("qk_norm"):
+            return x
+        y = x if c["qk_norm"] == "head" else x.reshape(T, -1)
+        y = y / torch.sqrt((y * y).mean(-1, keepdim=True) + c["norm_epsilon"]) * p[l + name + ".weight"]
+        return y.view(x.shape)
 
     n = x if is_post(c) else norm(c, p, x, l + "attention_norm")
     q = linear(c, p, n, l + "attention.q").view(T, heads, hd)
     k = linear(c, p, n, l + "attention.k").view(T, kvh, hd)
     v = linear(c, p, n, l + "attention.v").view(T, kvh, hd)
+    q, k = normed(q, "attention.q_norm"), normed(k, "attention.k_norm")
     if c["norm"] == "rms":
         q, k = rotate(q), rotate(k)
     k = k.repeat_interleave(heads // kvh, 1)
     v = v.repeat_interleave(heads // kvh, 1)
-    scores = torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(hd)
+    scores = torch.einsum("ihd,jhd->hij", q, k) * (c.get("query_scale") or 1 / math.sqrt(hd))
     scores = scores.masked_fill(~visible(c, layer, start), float("-inf")).softmax(-1)
-    a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, h)
+    a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, heads * hd)
     return linear(c, p, a, l + "attention.output")
 
 
@@ -293,6 +334,10 @@ GPT = {"norm": "layer", "kv_heads": 4, "ffn": 96, "biases": True, "tied": True, 
 POST = dict(GPT, norm_position="post", activation="gelu_erf")
 BERT = dict(POST, embedding_norm=True, segments=2, head="masked")
 LLAMA = {"norm": "rms", "kv_heads": 2, "ffn": 80, "biases": False, "tied": False, "document_mask": True}
+HEAD_NORM = dict(LLAMA, head_size=16, qk_norm="head", biases="qkv",
+                 rotary={"scaling": "llama3", "factor": 4.0, "low": 1.0, "high": 4.0, "original": 24})
+WIDTH_NORM = dict(LLAMA, head_size=4, qk_norm="width", query_scale=0.4,
+                  rotary={"scaling": "yarn", "factor": 4.0, "original": 64, "fraction": 0.5})
 BOTH_WAYS = dict(BERT, causal=False)
 # Layers after one another have other blocks, heads others yet; the last block of a sequence is not a whole one.
 LONG, LONG_LLAMA, SPAN = dict(SETTING, batch=2, sequence=88), dict(SETTING, batch=2, sequence=75), {"context": 88}
@@ -336,6 +381,8 @@ if __name__ == "__main__":
     where = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     make(where, "gpt2", dict(COMMON, **GPT))
     make(where, "llama", dict(COMMON, **LLAMA))
+    make(where, "head-norm", dict(COMMON, **HEAD_NORM))
+    make(where, "width-norm", dict(COMMON, **WIDTH_NORM))
     make(where, "post", dict(COMMON, **POST))
     make(where, "bert", dict(COMMON, **BERT))
     make(where, "masked", dict(COMMON, **BOTH_WAYS))

@@ -2,6 +2,7 @@
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/head_norm/head_norm.h"
 #include "kernels/norm/norm.h"
 #include "kernels/rotary/rotary.h"
 #include "tests/kernels/gpu_compare.h"
@@ -49,6 +50,34 @@ TEST(Gpu, Rotary) {
         return Outputs{x, y, z, w};
       },
       Same::tolerance, all);
+}
+
+// Heads that share their weights, and a width that is one group; the last results lie where they were read.
+TEST(Gpu, HeadNorms) {
+  for (const bool whole : {false, true})
+    compare(
+        [whole](Place& place, DType t) {
+          const auto g = accumulation(t);
+          const std::int64_t n = 70, heads = 4, dim = 24, cols = heads * dim, w = whole ? cols : dim;
+          MatrixBuffer x(t, n, cols, 2), dy(t, n, cols), weight(t, 1, w), squares(g, heads, n, 1), dots(g, heads, n),
+              y(t, n, cols, 4), dweight(g, whole ? 1 : 2, w, 2), groups(g, whole ? 1 : heads, n),
+              along(g, whole ? 1 : heads, n);
+          x.fill(1), dy.fill(2), weight.fill(3), along.fill(5);
+          for (std::int64_t r = 0; r < n; ++r)
+            for (std::int64_t h = 0; h < groups.rows; ++h) groups.set(h, r, 3 + static_cast<double>((r + h) % 5));
+          auto& e = place.exec();
+          const auto vx = place(x), vdy = place(dy), vw = place(weight).reshaped({w});
+          kernels::head_norm_sums(e, {.x = vx, .out = place(squares)});
+          kernels::head_norm_sums(e, {.x = vx, .dy = vdy, .weight = vw, .offset = 1, .out = place(dots)});
+          const kernels::HeadNorm norm{
+              .weight = vw, .squares = place(groups), .width = w, .epsilon = 1e-3, .offset = 1};
+          kernels::head_norm_forward(e, norm, vx, place(y));
+          kernels::head_norm_backward(
+              e, {.norm = norm, .dy = vdy, .x = vx, .dots = place(along), .dx = vdy, .dweight = place(dweight)});
+          place.fetch();
+          return Outputs{squares, dots, y, dy, dweight};
+        },
+        Same::tolerance, all);
 }
 
 TEST(Gpu, Embedding) {

@@ -117,8 +117,10 @@ TEST(Rotary, ScalesAnglesAsTransformersDoes) {
       for (std::int64_t h = 0; h < heads; ++h)
         for (std::int64_t i = 0; i < s.head_dim; ++i) {
           const auto c = h * s.head_dim + i;
-          if (i >= 2 * pairs) ASSERT_EQ(y(r, c), x(r, c));
-          if (i >= 2 * pairs) ASSERT_EQ(back(r, c), x(r, c));
+          if (i >= 2 * pairs) {
+            ASSERT_EQ(y(r, c), x(r, c));
+            ASSERT_EQ(back(r, c), x(r, c));
+          }
           if (i >= pairs) continue;
           const auto turn = std::polar(
               s.amplitude, position[static_cast<std::size_t>(r)] * s.frequencies[static_cast<std::size_t>(i)]);

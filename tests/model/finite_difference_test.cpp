@@ -89,8 +89,10 @@ void check_parameters(PlainStore& store, const std::vector<plan::Occurrence>& oc
 }
 
 void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
-  if (emulated())
+  if (emulated()) {
     m.layers = 1, m.hidden = 16, m.heads /= 2, m.kv_heads = std::max<std::int64_t>(1, m.kv_heads / 2), m.ffn = 24;
+    m.lanes = std::min(m.lanes, m.kv_heads);
+  }
   const Batch batch(windows(m), true);
   PlainStore store(m, DType::f64, 3);
   stir(store);
@@ -149,6 +151,27 @@ TEST(FiniteDifferences, ScaledAnglesOfAPartOfEachHead) {
   auto m = small_llama();
   m.rotary = {.scaling = plan::RotaryScaling::yarn, .factor = 4, .original = 16, .fraction = 0.5};
   whole_model(m, plan::Recompute::none);
+}
+// Heads that are wider or narrower than hidden / heads, biases of q, k and v alone, and a scale of its own.
+TEST(FiniteDifferences, HeadsOfAnotherSize) {
+  for (const std::int64_t size : {16, 4}) {
+    auto m = with_dropout(small_llama());
+    m.head_size = size, m.biases = plan::Biases::qkv, m.query_scale = 0.3;
+    whole_model(m, plan::Recompute::none);
+  }
+}
+// The weights' gradients add up two lanes of heads.
+TEST(FiniteDifferences, NormsOfQueriesAndKeys) {
+  auto m = with_dropout(small_llama());
+  m.qk_norm = plan::QkNorm::head, m.head_size = 16, m.lanes = 2;
+  whole_model(m, plan::Recompute::none);
+  m.norm_epsilon = 0.1;
+  whole_model(m, plan::Recompute::selective);
+  m.qk_norm = plan::QkNorm::width;
+  whole_model(m, plan::Recompute::none);
+  auto gpt = small_gpt2();
+  gpt.qk_norm = plan::QkNorm::width;
+  whole_model(gpt, plan::Recompute::selective);
 }
 TEST(FiniteDifferences, UntiedGpt2WithGroupedQueries) {
   auto m = small_gpt2();

@@ -55,6 +55,11 @@ TEST(PyTorch, Gpt2F32) { parity("gpt2", base::DType::f32, 1e-5, 1e-4, "losses");
 TEST(PyTorch, PostNormF32) { parity("post", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, BertF32) { parity("bert", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, LlamaF32) { parity("llama", base::DType::f32, 1e-5, 1e-4, "losses"); }
+// Norms of queries and keys, heads of another size, scaled angles, biases of q, k and v.
+TEST(PyTorch, HeadNormsF32) {
+  parity("head-norm", base::DType::f32, 1e-5, 1e-4, "losses");
+  parity("width-norm", base::DType::f32, 1e-5, 1e-4, "losses");
+}
 TEST(PyTorch, MaskedF32) {
   parity("masked", base::DType::f32, 1e-5, 1e-4, "losses");
   parity("masked-documents", base::DType::f32, 1e-5, 1e-4, "losses");
@@ -67,6 +72,10 @@ TEST(PyTorch, Gpt2F64) { parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_fl
 TEST(PyTorch, PostNormF64) { parity("post", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, BertF64) { parity("bert", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, LlamaF64) { parity("llama", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
+TEST(PyTorch, HeadNormsF64) {
+  parity("head-norm", base::DType::f64, 1e-9, 1e-6, "losses_float64");
+  parity("width-norm", base::DType::f64, 1e-9, 1e-6, "losses_float64", Golden("width-norm").model.kv_heads);
+}
 TEST(PyTorch, MaskedF64) {
   parity("masked", base::DType::f64, 1e-9, 1e-6, "losses_float64");
   parity("masked-documents", base::DType::f64, 1e-9, 1e-6, "losses_float64");
@@ -85,13 +94,17 @@ TEST(PyTorch, Gpt2Bf16) { parity("gpt2", base::DType::bf16, 5e-3, 0.1, "losses")
 TEST(PyTorch, PostNormBf16) { parity("post", base::DType::bf16, 5e-3, 0.1, "losses"); }
 TEST(PyTorch, BertBf16) { parity("bert", base::DType::bf16, 5e-3, 0.1, "losses"); }
 TEST(PyTorch, MaskedBf16) { parity("masked", base::DType::bf16, 5e-3, 0.1, "losses"); }
+TEST(PyTorch, HeadNormsBf16) {
+  for (const char* name : {"head-norm", "width-norm"}) parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
+}
 TEST(PyTorch, SparseBf16) {
   for (const char* name : {"sparse-bert", "sparse-gpt2", "sparse-llama"})
     parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
 }
 
 TEST(PyTorch, InitialValues) {
-  for (const char* name : {"gpt2", "llama", "post", "bert", "masked", "sparse-bert", "sparse-gpt2", "sparse-llama"})
+  for (const char* name : {"gpt2", "llama", "head-norm", "width-norm", "post", "bert", "masked", "sparse-bert",
+                           "sparse-gpt2", "sparse-llama"})
     compare_initial_values(name);
 }
 

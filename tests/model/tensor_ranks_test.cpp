@@ -153,6 +153,62 @@ void small(plan::ModelConfig m) {
 TEST(TensorRanks, Small) { small(small_gpt2()); }
 TEST(TensorRanks, SmallBert) { small(small_bert()); }
 
+// What today's models vary of attention: sizes of heads, their norms, biases of some products. Heads are as wide as
+// hidden / heads, wider and narrower.
+std::vector<plan::ModelConfig> of_today(std::int64_t lanes) {
+  std::vector<plan::ModelConfig> all;
+  for (const auto norm : {plan::QkNorm::none, plan::QkNorm::head, plan::QkNorm::width})
+    for (const std::int64_t size : {8, 20, 2}) {
+      auto& m = all.emplace_back(eight_heads(small_llama(), lanes));
+      if (all.size() % 2 == 0) m = with_dropout(m);
+      m.name = fmt::format("heads of {}, norms {}", size, static_cast<int>(norm));
+      m.layers = 1, m.head_size = size, m.qk_norm = norm;
+      m.biases = size == 20 ? plan::Biases::qkv : size == 2 ? plan::Biases::attention : plan::Biases::off;
+      if (size == 20) m.rotary = {.scaling = plan::RotaryScaling::yarn, .factor = 4, .original = 32, .fraction = 0.5};
+      m.query_scale = size == 2 ? 0.4 : 0;
+    }
+  return all;
+}
+TEST(TensorRanks, AttentionOfTodaysModels) {
+  for (const auto& m : of_today(4))
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      const Batch batch(formula_windows(m.vocabulary, 0, 2, 64, true), true, 40);
+      const plan::MicroShape shape{{2, 64}, {dtype, 1}};
+      const auto want = one_rank(m, shape, batch);
+      for (const int ranks : {2, 4})
+        for (const bool rows : {false, true}) {
+          if (rows && ranks == 4) continue;  // whole blocks of 64 rows are divided
+          expect_same(m, shape, batch, want,
+                      {ranks, rows, plan::recomputations[static_cast<std::size_t>(ranks / 2 + rows) % 3]});
+        }
+      auto full = shape;
+      full.threads = 3;
+      EXPECT_TRUE(one_rank(m, full, batch).gradients == want.gradients) << m.name;
+    }
+}
+// Three lanes, and three lanes of six on each of two ranks, are added from left to right.
+TEST(TensorRanks, NormsOfHeadsInOddLanes) {
+  for (const auto norm : {plan::QkNorm::head, plan::QkNorm::width}) {
+    auto m = eight_heads(small_llama(), 6);
+    m.layers = 1, m.hidden = 48, m.heads = 12, m.kv_heads = 6, m.ffn = 96, m.qk_norm = norm;
+    const Batch batch(formula_windows(m.vocabulary, 0, 2, 128, true), true);
+    const plan::MicroShape shape{{2, 128}, {DType::f32, 1}};
+    const auto want = one_rank(m, shape, batch);
+    for (const bool rows : {false, true}) expect_same(m, shape, batch, want, {2, rows, plan::Recompute::layers});
+    expect_same(m, shape, batch, want, {3, false, plan::Recompute::selective});
+    auto other = m;  // the comparison must be able to fail
+    other.lanes = 1;
+    EXPECT_NE(one_rank(other, shape, batch).gradients, want.gradients);
+  }
+}
+TEST(TensorRanks, SmallNormsOfHeads) {
+  auto m = small_llama();
+  m.qk_norm = plan::QkNorm::head, m.head_size = 6;
+  small(m);
+  m.qk_norm = plan::QkNorm::width;
+  small(m);
+}
+
 // Here attention is the last branch, whose output nobody reads in the second forward.
 TEST(TensorRanks, AttentionLast) {
   auto m = with_dropout(eight_heads(small_gpt2(), 4));
@@ -256,6 +312,10 @@ TEST(TensorRanks, FiniteDifferences) {
   bert.hidden = 32, bert.layers = 1;
   finite_differences(bert, false);
   finite_differences(bert, true);
+  for (const auto norm : {plan::QkNorm::head, plan::QkNorm::width}) {
+    llama.qk_norm = norm, llama.head_size = 6, llama.norm_epsilon = 0.1;
+    finite_differences(llama, norm == plan::QkNorm::head);
+  }
 }
 
 // Checks <A x, y> = <x, A^T y> in f64: the ranks' x and y together are one vector each.

@@ -42,6 +42,12 @@ std::vector<plan::ModelConfig> models() {
   auto behind = small_llama();
   behind.norm_position = plan::NormPosition::post;
   out.push_back(behind);
+  for (const auto norm : {plan::QkNorm::head, plan::QkNorm::width}) {
+    auto& normed = out.emplace_back(with_dropout(small_llama()));
+    normed.name += norm == plan::QkNorm::head ? "-head" : "-width";
+    normed.qk_norm = norm, normed.head_size = norm == plan::QkNorm::head ? 12 : 0, normed.lanes = 2;
+    normed.biases = plan::Biases::qkv;
+  }
   return out;
 }
 
@@ -49,7 +55,7 @@ std::vector<plan::ModelConfig> models() {
 TEST(WeightGradientsApart, SameBitsAndPredictedMemory) {
   for (auto m : models())
     for (const auto dtype : {DType::f32, DType::bf16}) {
-      if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = m.kv_heads == 4 ? 2 : 1, m.ffn = 24;
+      if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = m.kv_heads == 4 ? 2 : 1, m.ffn = 24, m.lanes = 1;
       auto shape = Runner::on_device({{2, 16}, {dtype, 1}});
       std::vector<std::pair<double, std::vector<char>>> expected;
       Runner whole(m, shape);

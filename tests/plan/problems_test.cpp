@@ -315,6 +315,7 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
     m.ffn = draw<std::int64_t>(random, {1, 1 << 20}), m.vocabulary = draw(random, ranges::vocabulary);
     m.context = p.sequence = draw(random, ranges::sequence);
     if (random() % 2 == 0) m.activation = Activation::swiglu, m.biases = Biases::off, m.tied = false;
+    if (random() % 4 == 0) m.head_size = draw<std::int64_t>(random, {1, 1024}), m.qk_norm = QkNorm::width;
     p.topology = Topology({{Axis::data, draw<int>(random, {1, 1 << 20})}});
     p.zero = static_cast<int>(random() % 4), p.micro_batch = draw(random, ranges::micro_batch);
     p.local_accumulation = draw<std::int64_t>(random, {1, 64});

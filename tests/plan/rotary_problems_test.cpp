@@ -1,6 +1,7 @@
 // Which keys of rotary positions go together, and what a layer with a window of tokens sees of them.
 #include "libtrain/plan/model_file/rotary_problems.h"
 
+#include "libtrain/plan/blocks/layer.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/spec/layer_model.h"
@@ -42,7 +43,9 @@ TEST(RotaryKeys, GoWithTheScalingThatReadsThem) {
   accepted({.scaling = llama3, .factor = 8, .low = 1, .high = 4, .original = 8192});
   accepted({.scaling = yarn, .factor = 8, .original = 8192, .beta_fast = 16, .attention_factor = 1.5});
   accepted({.fraction = 0.25});
-  for (const auto& f : model_to_json(rotary_model()).items()) EXPECT_EQ(f.key().find("rotary_s"), std::string::npos);
+  const auto plain = model_to_json(rotary_model());
+  for (const auto& f : plain.items())
+    EXPECT_TRUE(f.key() == "rotary_base" || !f.key().starts_with("rotary")) << f.key();
   refused([](auto& m) { m.positions = Positions::learned, m.rotary.fraction = 0.5; }, "positions are not rotary");
   refused([](auto& m) { m.rotary.factor = 2; }, "rotary-factor is read by rotary-scaling linear, llama3, yarn");
   refused([](auto& m) { m.rotary = {.scaling = linear, .factor = 2, .low = 2}; }, "rotary-low is read by");
@@ -80,6 +83,41 @@ TEST(RotaryKeys, LayersWithAWindowOfTokensHaveTheLocalBase) {
   EXPECT_EQ(far.rotary, (RotaryConfig{.scaling = RotaryScaling::linear, .factor = 8, .fraction = 0.5}));
   m.rotary.local_base = 0;
   EXPECT_EQ(layer_model(m, 0).rotary, m.rotary);
+}
+
+TEST(HeadKeys, SizesOfHeadsAndTheirNorms) {
+  auto m = rotary_model();
+  m.hidden = 30, m.vocabulary = 257;
+  EXPECT_NE(problems(m).at(0).find("hidden 30 is not a multiple of heads 4"), std::string::npos);
+  m.head_size = 12, m.qk_norm = QkNorm::head, m.query_scale = 0.5, m.biases = Biases::qkv;
+  EXPECT_EQ(problems(m), std::vector<std::string>());
+  const auto json = model_to_json(m);
+  EXPECT_EQ(json["head_size"], 12);
+  EXPECT_EQ(json["qk_norm"], "head");
+  EXPECT_EQ(model_from_json(json, "x", ""), m);
+  for (const char* key : {"head_size", "qk_norm", "query_scale"})
+    EXPECT_FALSE(model_to_json(rotary_model()).contains(key)) << key;
+  refused([](auto& other) { other.head_size = 7; }, "even head size, not 7");
+}
+
+// Every rank has the weights of heads whole; ranks divide those of a width as they divide heads.
+TEST(HeadKeys, WeightsOfNorms) {
+  auto m = rotary_model();
+  m.kv_heads = 2, m.head_size = 12;
+  const auto find = [&](const std::string& name) {
+    for (const auto& p : LayerKind().flat_groups(m, 0).at(0).parameters)
+      if (p.name == "layers.00.attention." + name) return p;
+    return Parameter{};
+  };
+  EXPECT_EQ(find("q_norm.weight").name, "");
+  m.qk_norm = QkNorm::head;
+  EXPECT_EQ(find("q_norm.weight").shape, std::vector<std::int64_t>{12});
+  EXPECT_EQ(find("k_norm.weight").shape, std::vector<std::int64_t>{12});
+  EXPECT_FALSE(find("q_norm.weight").sharded || find("q_norm.weight").decay);
+  m.qk_norm = QkNorm::width;
+  EXPECT_EQ(find("q_norm.weight").shape, std::vector<std::int64_t>{48});
+  EXPECT_EQ(find("k_norm.weight").shape, std::vector<std::int64_t>{24});
+  EXPECT_TRUE(find("q_norm.weight").sharded && find("k_norm.weight").sharded);
 }
 
 }  // namespace rotary_problems_test

@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/attention.h"
 
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/blocks/query_key_norm.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/conditions.h"
@@ -82,6 +83,7 @@ void AttentionKind::declare(Declaration& d) const {
     bias("attention.k.bias", kv, ShardedDim{0, Axis::tensor});
     bias("attention.v.bias", kv, ShardedDim{0, Axis::tensor});
   }
+  declare_query_key_norms(d);
   d.residual_weight("attention.output.weight", m.hidden, q, Shared::inputs);
   if (has_output_bias(m)) bias("attention.output.bias", m.hidden, {});
 }
@@ -93,6 +95,7 @@ std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const Micr
   std::vector<SavedTensor> out{{"qkv", s.dtype, s.rows(), w.q + 2 * w.kv},
                                {"logsumexp", s.accumulation(), s.batch * w.heads, s.sequence},
                                {"attended", s.dtype, s.rows(), w.q}};
+  add_query_key_tensors(m, s, pass, out);
   if (s.attention == AttentionKernels::fused) return out;
   const auto rows = s.batch * w.heads * s.sequence, keys = computed_keys(m, s, s.attention);
   out.push_back({"softmax", s.dtype, rows, keys, Stays::unless_selective});
@@ -107,8 +110,8 @@ std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const 
   const auto attention =
       p.on_gpu() ? gpu_attention_forward_scratch_bytes
                  : attention_forward_scratch_bytes(s.sequence, m.head_dim(), key_value_heads(m, s), s.threads);
-  return std::max({p.gathered(m.hidden) + p.fused_forward(qkv(m, s)), rotary(m, s), attention,
-                   p.shared_sum(m.hidden, {Widths(m, s.tensor).q})});
+  return std::max({p.gathered(m.hidden) + p.fused_forward(qkv(m, s)), query_key_forward_bytes(m, s), rotary(m, s),
+                   attention, p.shared_sum(m.hidden, {Widths(m, s.tensor).q})});
 }
 
 std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
@@ -118,20 +121,27 @@ std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const
   const auto gradients = p.rows(w.q + 2 * w.kv) + (apart ? p.rows(m.hidden) : 0);  // of q, k, v; of the output
   return gradients + p.gathered(m.hidden) +
          std::max({p.weight_gradient(m.hidden, w.q, has_output_bias(m)), attended_backward(m, s), rotary(m, s),
-                   p.fused_backward(qkv(m, s))});
+                   query_key_backward_bytes(m, s), p.fused_backward(qkv(m, s))});
 }
 
 std::int64_t AttentionKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const Widths w(m, s.tensor);
   return p.rows(w.q + 2 * w.kv) + p.gathered(m.hidden) +
-         std::max({attended_backward(m, s), rotary(m, s), p.fused_inputs(qkv(m, s))});
+         std::max({attended_backward(m, s), rotary(m, s), query_key_backward_bytes(m, s), p.fused_inputs(qkv(m, s))});
 }
 
 std::int64_t AttentionKind::weight_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   return p.gathered(m.hidden) +
          std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).q, has_output_bias(m)), p.fused_weights(qkv(m, s)));
+}
+
+std::vector<GroupCall> AttentionKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                                   Recompute recompute, Again again) const {
+  auto calls = BranchKind::tensor_calls(m, s, pass, recompute, again);
+  for (const auto& call : query_key_calls(m, s, pass, recompute)) calls.push_back(call);
+  return calls;
 }
 
 // The scores and their product with the values are counted in full; causal masking would halve them. A sparse layout
@@ -183,6 +193,7 @@ BlockWork AttentionKind::work(const ModelConfig& m, const MicroShape& s, Attenti
     out.backward.bytes = e * rows * (2 * q + qkv) + all_scores * (3 * e + 2 * e + 1);
     out.again.bytes = out.forward.bytes;
   }
+  add_query_key_work(m, s, out);
   return out;
 }
 

@@ -172,6 +172,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("heads", m.heads, "model", "query heads; default for hidden below 256: 4", {1, 4096});
   v("kv-heads", m.kv_heads, "model", "key-value heads; heads must be a multiple of it", {1, 4096});
   v("head-size", m.head_size, "model", "width of a head; 0: hidden / heads", {0, 1024});
+  v("qk-norm", m.qk_norm, "model", "RMS norms of queries and keys: of each head, or over the width of all heads",
+    base::Choices<QkNorm>{{"none", QkNorm::none}, {"head", QkNorm::head}, {"width", QkNorm::width}});
   v("query-scale", m.query_scale, "model", "factor of attention's scores; 0: 1 / sqrt(width of a head)",
     base::Range<double>{0, 1000});
   v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu or geglu 8/3 hidden, rounded up to 64",
@@ -276,7 +278,8 @@ std::string model_reference() {
       "# Keys of a model file\n\nA model file is TOML with these keys; a key that is left out has its default.\n"
       "This page is made from the program: `train --reference model-keys`.\n\n"
       "Hyphens and underscores are the same in keys and words.\n"
-      "Keys that begin with `attention-` or `experts-` may stand in tables of these names, without the beginning.\n\n"
+      "Keys that begin with `attention-`, `experts-` or `rotary-` may stand in tables of these names, without the "
+      "beginning.\n\n"
       "| key | default | values | what it is |\n|---|---|---|---|\n";
   for (const auto& f : fields_of(m))
     out += fmt::format("| `{}` | {} | {} | {} |\n", f.name, in_cell(default_text(f)),
@@ -296,9 +299,9 @@ std::string model_help() {
                        in_column(f.legal.empty() ? "text" : f.legal, 45, 80), in_column(f.help, 6, 80));
   }
   return out +
-         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nattention- or experts- may "
-         "stand in tables of these names: [experts]\ncount = 8, top-k = 2. Example, a small Llama (save it as "
-         "llama.toml, then\ntrain --model llama.toml ...):\n\n" +
+         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nattention-, experts- or "
+         "rotary- may stand in tables of these names: [experts]\ncount = 8, top-k = 2. Example, a small Llama (save "
+         "it as llama.toml, then\ntrain --model llama.toml ...):\n\n" +
          example;
 }
 

@@ -24,6 +24,10 @@ inline bool has_final_norm(const ModelConfig& m) { return !is_post_norm(m); }  /
 inline bool has_masked_head(const ModelConfig& m) { return m.head == HeadForm::masked; }
 inline bool has_vocabulary_bias(const ModelConfig& m) { return has_masked_head(m) && has_biases(m); }
 inline bool subtracts_mean(const ModelConfig& m) { return m.norm == Norm::layer; }  // else the norm only scales
+// Queries and keys have norms, over each head or over the width of all heads.
+inline bool norms_queries_and_keys(const ModelConfig& m) { return m.qk_norm != QkNorm::none; }
+inline bool norms_heads(const ModelConfig& m) { return m.qk_norm == QkNorm::head; }
+inline bool norms_width(const ModelConfig& m) { return m.qk_norm == QkNorm::width; }
 inline bool jitters_gate(const ModelConfig& m) { return m.experts.noise == GateNoise::jitter; }
 
 }  // namespace trainyard::plan
