@@ -35,6 +35,7 @@ CrossEntropyArgs arguments(tensor::Exec& exec, CrossEntropyStep step, const Op& 
   a.columns = std::clamp<std::int64_t>(op.vocabulary - first_column, 0, logits.cols());
   a.targets = targets.template ptr<std::int32_t>(), a.weights = weights.template ptr<std::uint8_t>();
   a.threads = exec.threads();
+  a.softcap = op.softcap;
   return a;
 }
 
@@ -112,6 +113,16 @@ void cross_entropy_chunk(tensor::Exec& exec, const CrossEntropyChunk& tokens) {
   set_lanes(a, tokens.lanes);
   set_results(a, tokens);
   run(exec, a, tokens.vocabulary);
+}
+
+void cap_logits(tensor::Exec& exec, base::View logits, double softcap) {
+  require_types(logits, accumulation_types, "cap_logits", "logits");
+  if (logits.count() == 0) return;
+  CrossEntropyArgs a;
+  a.step = CrossEntropyStep::cap;
+  a.logits = mat(base::ConstView(logits)), a.dlogits = mat(logits);
+  a.threads = exec.threads(), a.softcap = softcap;
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, cross_entropy, a); });
 }
 
 double sum_losses(tensor::Exec& exec, base::ConstView losses) {

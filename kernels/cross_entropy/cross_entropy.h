@@ -10,6 +10,9 @@
 
 namespace trainyard::kernels {
 
+// With a softcap c, the softmax is that of c tanh(x / c), computed from the logits x wherever they are read (Gemma Team
+// 2024, "Gemma 2"). Gradients are those of the logits themselves. 0: no cap.
+
 // The first step, for columns [first_column, first_column + W) of the vocabulary. Columns from `vocabulary` on do not
 // count; there may be no column that counts.
 //
@@ -28,6 +31,7 @@ struct CrossEntropyStatistics {
   base::ConstView weights;  // u8 [c]
   std::int64_t first_column = 0, vocabulary, lanes = 1;
   base::View statistics;  // [p, 3, c] in G, dense
+  double softcap = 0;
 };
 void cross_entropy_statistics(tensor::Exec& exec, const CrossEntropyStatistics& tokens);
 
@@ -45,6 +49,7 @@ struct CrossEntropyFinish {
   // [c, W] in the working dtype; may be the memory of logits if the dtypes agree; empty in an evaluation.
   base::View dlogits = {};
   double loss_scale = 1;
+  double softcap = 0;
 };
 void cross_entropy_finish(tensor::Exec& exec, const CrossEntropyFinish& tokens);
 
@@ -56,8 +61,12 @@ struct CrossEntropyChunk {
   base::View losses;
   base::View dlogits = {};
   double loss_scale = 1;
+  double softcap = 0;
 };
 void cross_entropy_chunk(tensor::Exec& exec, const CrossEntropyChunk& tokens);
+
+// Overwrites logits [n, v] in G with c tanh(logits / c).
+void cap_logits(tensor::Exec& exec, base::View logits, double softcap);
 
 // Overwrites `out`, f64 [1] on the Exec's device, with the sum of the losses in ascending order. A GPU adds 256 runs of
 // neighbours, each in ascending order, and then the sums of the runs in ascending order.

@@ -6,8 +6,8 @@
 
 namespace trainyard::kernels {
 
-// The steps of kernels/cross_entropy/cross_entropy.h: the first, the second, or both.
-enum class CrossEntropyStep : int { statistics, finish, both };
+// The steps of kernels/cross_entropy/cross_entropy.h: the first, the second, or both; cap: cap_logits, to `dlogits`.
+enum class CrossEntropyStep : int { statistics, finish, both, cap };
 
 struct CrossEntropyArgs {
   CrossEntropyStep step = CrossEntropyStep::both;
@@ -22,6 +22,7 @@ struct CrossEntropyArgs {
   Mat dlogits;
   double loss_scale = 1;
   int threads = 1;
+  double softcap = 0;
 };
 struct SumLossesArgs {
   const double* losses = nullptr;

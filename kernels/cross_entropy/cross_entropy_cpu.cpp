@@ -21,6 +21,26 @@ template <class G> G largest(const G* x, int64_t n) {
   return best;
 }
 
+// tanh with a small relative error: for |x| below 0.7 a quotient of Lambert's continued fraction, which is within 2e-9.
+inline float capped_tanh(float x) {
+  const float s = x * x;
+  const float small = x * (945.0f + s * (105.0f + s)) / (945.0f + s * (420.0f + s * 15.0f));
+  const float large = tanh_of(x);
+  return s < 0.49f ? small : large;
+}
+inline double capped_tanh(double x) { return tanh_of(x); }
+
+// c tanh(x / c), and its derivative at x.
+template <class G> struct Cap {
+  G c, inverse;
+  explicit Cap(double softcap) : c(static_cast<G>(softcap)), inverse(G(1) / c) {}
+  G value(G x) const { return c * capped_tanh(x * inverse); }
+  G slope(G x) const {
+    const G t = capped_tanh(x * inverse);
+    return G(1) - t * t;
+  }
+};
+
 template <class G> struct Softmax {
   G top, sum;  // maximum, and sum of exp(x - maximum); a sum of 0 means no columns
 };
@@ -48,14 +68,24 @@ template <class G> Softmax<G> lane_of(const CrossEntropyArgs& a, const G* logits
                 n = a.columns - first < width ? a.columns - first : width;
   if (n <= 0) return {};
   const G* x = logits + first;
+  if (a.softcap > 0) {
+    const Cap<G> cap(a.softcap);
+    const G top = cap.value(largest(x, n));
+    return {top, lane_sum<G>(n, [&](int64_t i) { return exp_of(cap.value(x[i]) - top); })};
+  }
   const G top = largest(x, n);
   return {top, lane_sum<G>(n, [&](int64_t i) { return exp_of(x[i] - top); })};
+}
+
+// The logit that the softmax has.
+template <class G> G seen(const CrossEntropyArgs& a, G logit) {
+  return a.softcap > 0 ? Cap<G>(a.softcap).value(logit) : logit;
 }
 
 // The logit of the target if it is one of this rank's columns [first, end), otherwise 0.
 template <class G> G target_of(const CrossEntropyArgs& a, const G* logits, int64_t r, int64_t first, int64_t end) {
   const int64_t target = a.targets[r] - a.first_column;
-  return target >= first && target < end ? logits[target] : G(0);
+  return target >= first && target < end ? seen(a, logits[target]) : G(0);
 }
 
 template <class G> void statistics(const CrossEntropyArgs& a, int64_t r) {
@@ -78,23 +108,41 @@ template <class T, class G> void finish(const CrossEntropyArgs& a, int64_t r, co
   const G* logits = a.logits.row<G>(r);
   T* out = a.dlogits.empty() ? nullptr : a.dlogits.row<T>(r);
   const int64_t n = a.columns, target = a.targets[r] - a.first_column;
-  const G top = all.top, scale = G(1) / all.sum, of_loss = static_cast<G>(a.loss_scale);
+  const bool capped = a.softcap > 0, here = target >= 0 && target < n;
+  const Cap<G> cap(capped ? a.softcap : 1);
+  const G top = all.top, scale = G(1) / all.sum, of_loss = static_cast<G>(a.loss_scale),
+          of_target = capped && here ? cap.slope(logits[target]) * of_loss : of_loss;
   a.losses[r] =
       __builtin_log(static_cast<double>(all.sum)) + (static_cast<double>(top) - static_cast<double>(target_logit));
   if (!out) return;
   over_strips<T>(n, [&](int64_t c0, int64_t m) {
     StripOut<T> strip_out(out + c0, m);
     const G* in = logits + c0;
+    if (capped) {
 #pragma omp simd
-    for (int64_t c = 0; c < m; ++c) strip_out.put(c, static_cast<compute_t<T>>(exp_of(in[c] - top) * scale * of_loss));
+      for (int64_t c = 0; c < m; ++c) {
+        const G t = capped_tanh(in[c] * cap.inverse);
+        strip_out.put(c, static_cast<compute_t<T>>(exp_of(cap.c * t - top) * scale * ((G(1) - t * t) * of_loss)));
+      }
+    } else {
+#pragma omp simd
+      for (int64_t c = 0; c < m; ++c)
+        strip_out.put(c, static_cast<compute_t<T>>(exp_of(in[c] - top) * scale * of_loss));
+    }
     strip_out.finish();
   });
   for (int64_t c = n; c < a.dlogits.cols; ++c) store(&out[c], static_cast<compute_t<T>>(0));
-  if (target >= 0 && target < n)
-    store(&out[target], static_cast<compute_t<T>>((exp_of(target_logit - top) * scale - G(1)) * of_loss));
+  if (here) store(&out[target], static_cast<compute_t<T>>((exp_of(target_logit - top) * scale - G(1)) * of_target));
+}
+
+template <class G> void cap_row(const CrossEntropyArgs& a, int64_t r) {
+  const Cap<G> cap(a.softcap);
+  map_row(
+      a.logits.cols, a.dlogits.row<G>(r), [&](G x) { return cap.value(x); }, a.logits.row<G>(r));
 }
 
 template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {
+  if (a.step == CrossEntropyStep::cap) return cap_row<G>(a, r);
   if (a.step == CrossEntropyStep::statistics) return statistics<G>(a, r);
   if (a.weights[r] == 0) {
     a.losses[r] = 0;
@@ -104,7 +152,8 @@ template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {
   }
   if (a.step == CrossEntropyStep::both) {
     const G* logits = a.logits.row<G>(r);
-    return finish<T>(a, r, joined<G>(a.lanes, [&](int64_t l) { return lane_of(a, logits, l); }), logits[a.targets[r]]);
+    return finish<T>(a, r, joined<G>(a.lanes, [&](int64_t l) { return lane_of(a, logits, l); }),
+                     seen(a, logits[a.targets[r]]));
   }
   const int64_t pieces = a.all_statistics.rows / 3;
   const auto all = joined<G>(pieces, [&](int64_t p) {

@@ -17,6 +17,21 @@ template <class G> __device__ __forceinline__ Softmax<G> join(const Softmax<G>& 
   return {top, rounded_product(a.sum, exp_of(a.top - top)) + rounded_product(b.sum, exp_of(b.top - top))};
 }
 
+__device__ __forceinline__ float tanh_of(float x) { return tanhf(x); }
+__device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
+
+// The logit that the softmax has, and its derivative. Products are rounded on their own here, too.
+template <bool Capped, class G> __device__ __forceinline__ G seen(const CrossEntropyArgs& a, G x) {
+  if constexpr (!Capped) return x;
+  const G c = static_cast<G>(a.softcap);
+  return rounded_product(c, tanh_of(x / c));
+}
+template <bool Capped, class G> __device__ __forceinline__ G slope_of(const CrossEntropyArgs& a, G x) {
+  if constexpr (!Capped) return 1;
+  const G t = tanh_of(x / static_cast<G>(a.softcap));
+  return G(1) - rounded_product(t, t);
+}
+
 // Joins results that come one after the other, in the order of lanes.
 template <class G> struct Joined {
   Softmax<G> waiting[lane_levels], all{};
@@ -29,17 +44,18 @@ template <class G> struct Joined {
 
 // The maximum and sum of a lane; every thread of the block gets the same result. A thread reads V neighbours at a time
 // and rescales its sum whenever its maximum grows (online softmax).
-template <int V, class G> __device__ __forceinline__ Softmax<G> lane_of(const CrossEntropyArgs& a, const G* logits,
-                                                                        std::int64_t lane, G* shared) {
+template <int V, bool Capped, class G> __device__ __forceinline__ Softmax<G> lane_of(const CrossEntropyArgs& a,
+                                                                                     const G* logits, std::int64_t lane,
+                                                                                     G* shared) {
   const std::int64_t width = a.logits.cols / a.lanes, left = a.columns - lane * width, n = left < width ? left : width;
   if (n <= 0) return {};
   const G* x = logits + lane * width;
-  G top = x[0], sum = 0;  // of this thread; every thread may start from the first value
+  G top = seen<Capped>(a, x[0]), sum = 0;  // of this thread; every thread may start from the first value
   for (std::int64_t g = threadIdx.x; g * V < n; g += row_threads) {
     const auto in = vec_at<V>(x + g * V);
     for (int k = 0; k < V; ++k) {
       if (g * V + k >= n) break;
-      const G v = in.v[k];
+      const G v = seen<Capped>(a, in.v[k]);
       if (v > top) {
         sum = product_plus(sum, exp_of(top - v), G(1));
         top = v;
@@ -53,7 +69,7 @@ template <int V, class G> __device__ __forceinline__ Softmax<G> lane_of(const Cr
 }
 
 // The first step: the statistics of this rank's columns, piece by piece. Returns the last piece.
-template <int V, class G>
+template <int V, bool Capped, class G>
 __device__ __forceinline__ Softmax<G> find(const CrossEntropyArgs& a, const G* logits, std::int64_t pieces, G* shared) {
   const std::int64_t r = blockIdx.x, lanes = a.lanes / pieces, width = a.logits.cols / pieces,
                      target = a.targets[r] - a.first_column;
@@ -62,19 +78,20 @@ __device__ __forceinline__ Softmax<G> find(const CrossEntropyArgs& a, const G* l
   for (std::int64_t p = 0; p < pieces; ++p) {
     Joined<G> piece;
     for (std::int64_t l = 0; l < lanes && counts; ++l)
-      piece.next(l, lanes, lane_of<V>(a, logits, p * lanes + l, shared));
+      piece.next(l, lanes, lane_of<V, Capped>(a, logits, p * lanes + l, shared));
     last = piece.all;
     if (a.statistics.empty() || threadIdx.x != 0) continue;
     a.statistics.row<G>(3 * p)[r] = last.top;
     a.statistics.row<G>(3 * p + 1)[r] = last.sum;
-    a.statistics.row<G>(3 * p + 2)[r] = counts && target / width == p && target >= 0 ? logits[target] : G(0);
+    a.statistics.row<G>(3 * p + 2)[r] =
+        counts && target / width == p && target >= 0 ? seen<Capped>(a, logits[target]) : G(0);
   }
   return last;
 }
 
 // A block works on one row and reads it twice, once for each step. The launch bounds keep registers so few that a
 // multiprocessor can hold as many threads as it supports.
-template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 1 : 8)
+template <class T, int V, bool Capped> __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 1 : 8)
     cross_entropy_kernel(CrossEntropyArgs a) {
   using G = compute_t<T>;
   __shared__ G shared[row_threads / 32];
@@ -82,8 +99,13 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(
   const G* logits = a.logits.row<G>(r);
   T* out = a.dlogits.empty() ? nullptr : a.dlogits.row<T>(r);
   const std::int64_t groups = a.logits.cols / V;
+  if (Capped && a.step == CrossEntropyStep::cap) {
+    G* capped = reinterpret_cast<G*>(out);  // of the type of the logits
+    for (std::int64_t c = threadIdx.x; c < a.logits.cols; c += row_threads) capped[c] = seen<Capped>(a, logits[c]);
+    return;
+  }
   if (a.step == CrossEntropyStep::statistics) {
-    find<V>(a, logits, a.statistics.rows / 3, shared);
+    find<V, Capped>(a, logits, a.statistics.rows / 3, shared);
     return;
   }
   if (a.weights[r] == 0) {  // the same for the whole block
@@ -97,8 +119,8 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(
   Softmax<G> all;
   G logit;
   if (a.step == CrossEntropyStep::both) {
-    all = find<V>(a, logits, 1, shared);
-    logit = logits[target];
+    all = find<V, Capped>(a, logits, 1, shared);
+    logit = seen<Capped>(a, logits[target]);
     __syncthreads();  // dlogits may overlap logits: now every thread has read the target's logit
   } else {
     const auto pieces = a.all_statistics.rows / 3;
@@ -119,8 +141,8 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(
     Vec<T, V> gradient;
     for (int k = 0; k < V; ++k) {
       const auto c = g * V + k;
-      const G p = c < n ? rounded_product(exp_of(in.v[k] - all.top), scale) : G(0);
-      store(&gradient.v[k], (c == target ? p - G(1) : p) * of_loss);
+      const G p = c < n ? rounded_product(exp_of(seen<Capped>(a, in.v[k]) - all.top), scale) : G(0);
+      store(&gradient.v[k], (c == target ? p - G(1) : p) * (slope_of<Capped>(a, in.v[k]) * of_loss));
     }
     put_vec(out + g * V, gradient);
   }
@@ -148,9 +170,10 @@ const char* gpu::sum_losses(const SumLossesArgs& a, void* stream) {
 
 const char* gpu::cross_entropy(const CrossEntropyArgs& a, void* stream) {
   with_type(a.dlogits.empty() ? a.logits.type : a.dlogits.type, [&]<class T>(T*) {
-    constexpr auto one = cross_entropy_kernel<T, 1>, four = cross_entropy_kernel<T, 4>;
+    constexpr auto one = cross_entropy_kernel<T, 1, false>, four = cross_entropy_kernel<T, 4, false>,
+                   capped_one = cross_entropy_kernel<T, 1, true>, capped_four = cross_entropy_kernel<T, 4, true>;
     const bool fours = in_groups(4, a.logits, a.dlogits) && a.logits.cols / a.lanes % 4 == 0;
-    const auto kernel = fours ? four : one;
+    const auto kernel = a.softcap > 0 ? (fours ? capped_four : capped_one) : fours ? four : one;
     TRAINYARD_LAUNCH(kernel, true, static_cast<unsigned>(a.logits.rows), row_threads, stream, a);
   });
   return launch_failure();

@@ -27,11 +27,16 @@ template <class T> void forward(const EmbeddingArgs& a) {
       }
       token = a.table.row<T>(row);
     }
+    using F = compute_t<T>;
+    if (const F scale = static_cast<F>(a.scale); scale != F(1)) {
+      map_row(
+          a.rows.cols, out, [scale](F x) { return x * scale; }, token);
+      token = out;
+    }
     if (a.position_table.empty()) {
-      for (int64_t c = 0; c < a.rows.cols; ++c) out[c] = token[c];
+      for (int64_t c = 0; c < a.rows.cols && token != out; ++c) out[c] = token[c];
     } else {
       const T* position = a.position_table.row<T>(a.positions[r]);
-      using F = compute_t<T>;
       map_row(
           a.rows.cols, out, [](F x, F y) { return x + y; }, token, position);
     }
@@ -42,6 +47,7 @@ template <class T, class G> void backward(const EmbeddingBackwardArgs& a) {
   constexpr int64_t strip = 64;
   static_assert(strip <= f16_strip);
   const int64_t strips = (a.table.cols + strip - 1) / strip;
+  const G scale = static_cast<G>(a.scale);
 #pragma omp parallel num_threads(a.threads)
   {
 #pragma omp for schedule(static)
@@ -55,7 +61,7 @@ template <class T, class G> void backward(const EmbeddingBackwardArgs& a) {
         G* to = a.table.row<G>(row) + c0;
         const StripIn<T> from(a.rows.row<T>(r) + c0, c1 - c0);
 #pragma omp simd
-        for (int64_t c = 0; c < c1 - c0; ++c) to[c] += from[c];
+        for (int64_t c = 0; c < c1 - c0; ++c) to[c] += from[c] * scale;
       }
     }
   }

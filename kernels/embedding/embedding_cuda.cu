@@ -22,6 +22,8 @@ template <class T, int V> __global__ void embedding_forward_kernel(EmbeddingArgs
     }
     Vec<T, V> row{};
     if (token != nullptr) row = vec_at<V>(token + g * V);
+    if (a.scale != 1)
+      for (int k = 0; k < V; ++k) store(&row.v[k], widen(row.v[k]) * static_cast<compute_t<T>>(a.scale));
     if (!a.position_table.empty()) {
       const auto position = vec_at<V>(a.position_table.row<T>(a.positions[r]) + g * V);
       for (int k = 0; k < V; ++k) store(&row.v[k], widen(row.v[k]) + widen(position.v[k]));
@@ -49,6 +51,7 @@ template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingB
   if (!has_row(a.table, index - a.first_row)) return;  // the same for the whole block
   for (std::int64_t j0 = 0; j0 < me; j0 += row_threads)
     if (__syncthreads_or(j0 + thread < me && a.tokens[j0 + thread] == index)) return;
+  const G scale = static_cast<G>(a.scale);
   G sum = 0;
   for (std::int64_t j0 = me; j0 < n; j0 += row_threads) {
     const int mine = j0 + thread < n && a.tokens[j0 + thread] == index;
@@ -67,7 +70,7 @@ template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingB
       for (int u = 0; u < ahead; ++u) row[u] = k + u < all ? widen(a.rows.row<T>(j0 + list[k + u])[column]) : G(0);
 #pragma unroll
       for (int u = 0; u < ahead; ++u)
-        if (k + u < all) sum += row[u];
+        if (k + u < all) sum += row[u] * scale;
     }
     __syncthreads();
   }

@@ -12,6 +12,9 @@ namespace trainyard::kernels {
 
 namespace {
 
+// w + -0.0 is w for every w, also -0.0, and w + 0.0 is not.
+double neutral_if_zero(double offset) { return offset == 0 ? -0.0 : offset; }
+
 // What sums over no rows are.
 void clear_gradients(tensor::Exec& exec, base::View dweight, base::View dbias) {
   fill(exec, dweight, 0);
@@ -38,14 +41,21 @@ void forward(tensor::Exec& exec, const NormForward& f, const DropoutArgs& sum = 
                           .mean = mat(f.mean),
                           .rstd = mat(f.rstd),
                           .sum = sum,
-                          .threads = exec.threads()};
+                          .threads = exec.threads(),
+                          .offset = neutral_if_zero(f.offset)};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_forward, a); });
 }
 
 // One pass on a GPU. The CPU computes the sum first; it stays in the caches nearest to the threads.
 void residual_forward(tensor::Exec& exec, const char* operation, const NormResidualForward& f) {
-  const NormForward norm{
-      .x = f.sum, .weight = f.weight, .bias = f.bias, .epsilon = f.epsilon, .y = f.y, .mean = f.mean, .rstd = f.rstd};
+  const NormForward norm{.x = f.sum,
+                         .weight = f.weight,
+                         .bias = f.bias,
+                         .epsilon = f.epsilon,
+                         .y = f.y,
+                         .mean = f.mean,
+                         .rstd = f.rstd,
+                         .offset = f.offset};
   require_working_type(operation, {{"residual", f.residual}, {"branch", f.branch}, {"sum", f.sum}});
   require_forward_types(operation, "sum", norm);
   if (exec.on_gpu()) return forward(exec, norm, dropout_args(exec, f.dropout, f.branch, f.residual, f.sum));
@@ -68,7 +78,8 @@ template <class Gradient> NormBackwardArgs backward_args(tensor::Exec& exec, con
           .dx = mat(g.dx),
           .partials = {},
           .add = g.into == Into::add,
-          .threads = exec.threads()};
+          .threads = exec.threads(),
+          .offset = neutral_if_zero(g.offset)};
 }
 
 NormPartialSumArgs partial_sum_args(base::ConstView partials, std::int64_t ranks, base::View dweight,

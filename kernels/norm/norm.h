@@ -9,7 +9,7 @@
 namespace trainyard::kernels {
 
 // T is the working dtype, and G the dtype of statistics: f32; f64 for f64. Statistics are computed in G, by sums in
-// sixteen lanes. RMS norm has neither bias nor mean.
+// sixteen lanes. RMS norm has neither bias nor mean. Norms multiply by weight + offset, a sum in G.
 struct NormForward {
   base::ConstView x;          // [n, h] in T
   base::ConstView weight;     // [h] in T
@@ -18,6 +18,7 @@ struct NormForward {
   base::View y;          // [n, h] in T; may be the view of x
   base::View mean = {};  // [n] in G
   base::View rstd;       // [n] in G
+  double offset = 0;
 };
 void layer_norm_forward(tensor::Exec& exec, const NormForward& norm);
 void rms_norm_forward(tensor::Exec& exec, const NormForward& norm);
@@ -33,6 +34,7 @@ struct NormResidualForward {
   base::View y;          // [n, h] in T; may be the view of residual or sum
   base::View mean = {};  // [n] in G
   base::View rstd;       // [n] in G
+  double offset = 0;
 };
 void layer_norm_residual_forward(tensor::Exec& exec, const NormResidualForward& norm);
 void rms_norm_residual_forward(tensor::Exec& exec, const NormResidualForward& norm);
@@ -50,6 +52,7 @@ struct NormBackward {
   base::View dweight;         // [h] in G
   base::View dbias = {};      // [h] in G
   Into into = Into::add;
+  double offset = 0;
 };
 void layer_norm_backward(tensor::Exec& exec, const NormBackward& norm);
 void rms_norm_backward(tensor::Exec& exec, const NormBackward& norm);
@@ -65,6 +68,7 @@ struct NormBackwardRows {
   base::View dx;              // [n, h] in T; may be the view of dy with Into::overwrite
   base::View partials;  // [2, blocks, h] in G, dense: the sums of dweight, then those of dbias (zeros for RMS norm)
   Into into = Into::add;
+  double offset = 0;
 };
 void layer_norm_backward_rows(tensor::Exec& exec, const NormBackwardRows& norm);
 void rms_norm_backward_rows(tensor::Exec& exec, const NormBackwardRows& norm);

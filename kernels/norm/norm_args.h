@@ -14,6 +14,7 @@ struct NormForwardArgs {
   Mat y, mean, rstd;
   DropoutArgs sum = {};  // GPU: if its x is given, the kernel first writes sum.y = residual + dropout(x), which is a.x
   int threads = 1;
+  double offset = -0.0;  // added to the weight; -0.0 changes no bit of it
 };
 // For RMS norm, mean is empty.
 struct NormBackwardArgs {
@@ -22,6 +23,7 @@ struct NormBackwardArgs {
   Mat partials;  // [2 * blocks, h]
   int add = 0;
   int threads = 1;
+  double offset = -0.0;  // as in forward
 };
 // For RMS norm, dbias is empty.
 struct NormPartialSumArgs {

@@ -15,6 +15,7 @@ template <class T, class G> void forward_row(const NormForwardArgs& a, int64_t r
   T* y = a.y.row<T>(r);
   const int64_t n = a.x.cols;
   const bool centred = !a.mean.empty();
+  const G offset = static_cast<G>(a.offset);
   G mean = 0;
   if (centred) {
     LaneSum<G> sum;
@@ -36,30 +37,30 @@ template <class T, class G> void forward_row(const NormForwardArgs& a, int64_t r
   a.rstd.ptr<G>()[r] = rstd;
   if (!centred) {
     return map_row(
-        n, y, [&](G v, G w) { return v * rstd * w; }, x, weight);
+        n, y, [&](G v, G w) { return v * rstd * (w + offset); }, x, weight);
   }
   a.mean.ptr<G>()[r] = mean;
   map_row(
-      n, y, [&](G v, G w, G b) { return (v - mean) * rstd * w + b; }, x, weight, a.bias.ptr<T>());
+      n, y, [&](G v, G w, G b) { return (v - mean) * rstd * (w + offset) + b; }, x, weight, a.bias.ptr<T>());
 }
 
-// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no mean(gw)
-// term.
+// With xh = (x - mean) rstd and gw = dy (weight + offset): dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no
+// mean(gw) term.
 template <class T, class G> void backward_row(const NormBackwardArgs& a, int64_t r, G* dweight, G* dbias) {
   const T* x = a.x.row<T>(r);
   const T* dy = a.dy.row<T>(r);
   T* dx = a.dx.row<T>(r);
   const T* weight = a.weight.ptr<T>();
   const int64_t n = a.x.cols;
-  const G rstd = a.rstd.ptr<G>()[r];
+  const G rstd = a.rstd.ptr<G>()[r], offset = static_cast<G>(a.offset);
   const bool centred = !a.mean.empty();
   const G mean = centred ? a.mean.ptr<G>()[r] : G(0);
   LaneSum<G> plain_sum, along_sum;
   over_strips<T>(n, [&](int64_t c0, int64_t m) {
     const StripIn<T> v(x + c0, m), d(dy + c0, m), w(weight + c0, m);
     const auto hat = [&](int64_t i) { return (v[i] - mean) * rstd; };
-    if (centred) plain_sum.add(m, [&](int64_t i) { return d[i] * w[i]; });
-    along_sum.add(m, [&](int64_t i) { return d[i] * w[i] * hat(i); });
+    if (centred) plain_sum.add(m, [&](int64_t i) { return d[i] * (w[i] + offset); });
+    along_sum.add(m, [&](int64_t i) { return d[i] * (w[i] + offset) * hat(i); });
     G *const to_weight = dweight + c0, *const to_bias = dbias + c0;
     for (int64_t i = 0; i < m; ++i) to_weight[i] += d[i] * hat(i);
     if (centred)
@@ -67,7 +68,7 @@ template <class T, class G> void backward_row(const NormBackwardArgs& a, int64_t
   });
   const G plain = centred ? plain_sum.total() / static_cast<G>(n) : G(0);
   const G along = along_sum.total() / static_cast<G>(n);
-  const auto slope = [&](G d, G v, G w) { return rstd * (d * w - plain - (v - mean) * rstd * along); };
+  const auto slope = [&](G d, G v, G w) { return rstd * (d * (w + offset) - plain - (v - mean) * rstd * along); };
   if (a.add) {
     map_row(
         n, dx, [&](G so_far, G d, G v, G w) { return so_far + slope(d, v, w); }, dx, dy, x, weight);

@@ -88,6 +88,7 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
   const T* bias = a.bias.ptr<T>();
   T* y = a.y.row<T>(r);
   const bool centred = !a.mean.empty();
+  const G offset = static_cast<G>(a.offset);
   Row<T, V, Held> row{x};
   if (a.sum.x.empty()) row.fetch(groups);
   else
@@ -121,7 +122,7 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
     const auto b = centred ? vec_at<V>(bias + g * V) : w;
     Vec<T, V> out;
     for (int k = 0; k < V; ++k) {
-      const G scaled = (static_cast<G>(widen(in.v[k])) - mean) * rstd * static_cast<G>(widen(w.v[k]));
+      const G scaled = (static_cast<G>(widen(in.v[k])) - mean) * rstd * (static_cast<G>(widen(w.v[k])) + offset);
       store(&out.v[k], centred ? scaled + static_cast<G>(widen(b.v[k])) : scaled);
     }
     put_vec(y + g * V, out);
@@ -169,8 +170,8 @@ template <class G> __global__ void norm_partial_sum_kernel(NormPartialSumArgs a)
   }
 }
 
-// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no mean(gw)
-// term. Runs after the partial sums, because dx may be dy.
+// With xh = (x - mean) rstd and gw = dy (weight + offset): dx = rstd (gw - mean(gw) - xh mean(gw xh)). RMS norm has no
+// mean(gw) term. Runs after the partial sums, because dx may be dy.
 template <class T, int V, int Held> __global__ void __launch_bounds__(row_threads, 2)
     norm_backward_kernel(NormBackwardArgs a) {
   using G = compute_t<T>;
@@ -183,12 +184,12 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
   T* dx = a.dx.row<T>(r);
   const T* weight = a.weight.ptr<T>();
   const bool centred = !a.mean.empty();
-  const G rstd = a.rstd.ptr<G>()[r], mean = centred ? a.mean.ptr<G>()[r] : G(0);
+  const G rstd = a.rstd.ptr<G>()[r], mean = centred ? a.mean.ptr<G>()[r] : G(0), offset = static_cast<G>(a.offset);
   G plain = 0, along = 0;
   each_group<Held>(groups, [&](std::int64_t g, int j) {
     const auto in = x.at(g, j), d = dy.at(g, j), w = vec_at<V>(weight + g * V);
     for (int k = 0; k < V; ++k) {
-      const G scaled = static_cast<G>(widen(d.v[k])) * static_cast<G>(widen(w.v[k]));
+      const G scaled = static_cast<G>(widen(d.v[k])) * (static_cast<G>(widen(w.v[k])) + offset);
       plain += scaled;
       along += scaled * ((static_cast<G>(widen(in.v[k])) - mean) * rstd);
     }
@@ -201,7 +202,7 @@ template <class T, int V, int Held> __global__ void __launch_bounds__(row_thread
                before = a.add ? vec_at<V>(dx + g * V) : d;
     Vec<T, V> out;
     for (int k = 0; k < V; ++k) {
-      const G scaled = static_cast<G>(widen(d.v[k])) * static_cast<G>(widen(w.v[k]));
+      const G scaled = static_cast<G>(widen(d.v[k])) * (static_cast<G>(widen(w.v[k])) + offset);
       const G through = rstd * (scaled - plain - (static_cast<G>(widen(in.v[k])) - mean) * rstd * along);
       store(&out.v[k], a.add ? static_cast<G>(widen(before.v[k])) + through : through);
     }

@@ -44,6 +44,7 @@ std::vector<std::string> bert_problems(const ModelConfig& m) {
   if (m.attention.causal) out.emplace_back("attention is causal");
   if (m.norm != Norm::layer) out.emplace_back("norm is not layer");
   if (m.norm_position != NormPosition::post) out.emplace_back("norm-position is not post");
+  problems_of_variants(m, out);
   if (!m.embedding_norm) out.emplace_back("embedding-norm is off");
   if (m.segments == 0) out.emplace_back("there are no segments");
   if (m.head != HeadForm::masked) out.emplace_back("head is not masked");

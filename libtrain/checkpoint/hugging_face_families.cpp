@@ -65,10 +65,18 @@ void take_usual(ConfigKeys& keys) {
                   "_attn_implementation_autoset"});
 }
 
+void problems_of_variants(const plan::ModelConfig& m, std::vector<std::string>& out) {
+  if (m.norm_offset != 0) out.emplace_back("norm-offset is not 0");
+  if (m.embedding_scale != 1) out.emplace_back("embedding-scale is not 1");
+  if (m.logit_softcap != 0) out.emplace_back("logit-softcap is not 0");
+  if (m.position_offset != 0) out.emplace_back("position-offset is not 0");
+}
+
 void problems_of_decoder(const plan::ModelConfig& m, std::vector<std::string>& out) {
   if (!m.attention.causal) out.emplace_back("attention is not causal");
   if (m.norm_position != plan::NormPosition::pre) out.emplace_back("norm-position is not pre");
   if (m.embedding_norm) out.emplace_back("embedding-norm is on");
+  problems_of_variants(m, out);
   if (m.segments > 0) out.emplace_back("there are segments");
   if (m.head != plan::HeadForm::linear) out.emplace_back("head is not linear");
 }

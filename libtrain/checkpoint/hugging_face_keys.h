@@ -57,6 +57,9 @@ class ConfigKeys {
 // Handles the keys that every family may have. The last of them do not affect a forward pass.
 void take_usual(ConfigKeys& keys);
 
+// Appends which settings a model has that no family has.
+void problems_of_variants(const plan::ModelConfig& model, std::vector<std::string>& out);
+
 // Appends why a model belongs to no family of causal decoders.
 void problems_of_decoder(const plan::ModelConfig& model, std::vector<std::string>& out);
 

@@ -1,4 +1,4 @@
-// The embedding: x = dropout(tokens[t] + positions[p]) (Radford et al. 2019, section 2.3), without positions if
+// The embedding: x = dropout(scale tokens[t] + positions[p]) (Radford et al. 2019, section 2.3), without positions if
 // attention is rotary. BERT (Devlin et al. 2019): x = dropout(norm(tokens[t] + positions[p] + segments[s])).
 #include "libtrain/model/embedding_block.h"
 
@@ -45,10 +45,14 @@ void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
     return lease;
   };
   const auto positions = leased(positions_), segments = leased(segments_), norm = leased(normed_);
-  const auto position_table = positions ? positions->weight(0) : base::View{};
+  const auto position_table = positions ? used_positions(positions->weight(0)) : base::View{};
   if (step.collectives->ranks() == 1)
-    kernels::embedding_forward(step.exec, step.micro.tokens, step.micro.positions, tokens.weight(0), position_table,
-                               flow.main);
+    kernels::embedding_forward(step.exec, {.tokens = step.micro.tokens,
+                                           .positions = step.micro.positions,
+                                           .table = tokens.weight(0),
+                                           .position_table = position_table,
+                                           .out = flow.main,
+                                           .scale = model_.embedding_scale});
   else look_up_together(step, tokens.weight(0), position_table, flow.main);
   if (segments) {
     tensor::ArenaScope scope(step.exec.scratch());
@@ -59,14 +63,23 @@ void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
   if (dropout_.active(step)) kernels::dropout_forward(step.exec, dropout_.of(step), flow.main, flow.main);
 }
 
+// The rows of the position table from position 0 on.
+base::View EmbeddingBlock::used_positions(base::View table) const {
+  return table.row_range(model_.position_offset, model_.context);
+}
+
 // Lookup in a sharded table: the row of a token comes from the rank that holds it.
 void EmbeddingBlock::look_up_together(Step& step, base::View table, base::View position_table, base::View out) const {
   const auto& collectives = *step.collectives;
   const auto n = step.micro.tokens.count();
   tensor::ArenaScope scope(step.exec.scratch());
   const auto values = collectives.sequence_parallel() ? step.exec.scratch().allocate(out.dtype, {n, out.cols()}) : out;
-  kernels::embedding_lookup(step.exec, step.micro.tokens, table, collectives.rank() * table.rows(),
-                            collectives.ranks() * table.rows(), values);
+  kernels::embedding_lookup(step.exec, {.tokens = step.micro.tokens,
+                                        .table = table,
+                                        .first_row = collectives.rank() * table.rows(),
+                                        .all_rows = collectives.ranks() * table.rows(),
+                                        .out = values,
+                                        .scale = model_.embedding_scale});
   collectives.merge(values, out);
   if (!position_table) return;
   kernels::embedding_add(step.exec, step.micro.positions.elements(collectives.first_row(n), out.rows()), position_table,
@@ -107,11 +120,13 @@ void EmbeddingBlock::table_gradients(Step& step, base::View d_sum) const {
   const auto gradient = all_rows(step, d_sum);
   auto tokens = step.store->grads(tokens_);
   const auto table = tokens.gradient(0);
-  kernels::embedding_backward(step.exec, step.micro.tokens, step.collectives->rank() * table.rows(), gradient, table);
+  kernels::embedding_backward(step.exec, step.micro.tokens, step.collectives->rank() * table.rows(), gradient, table,
+                              model_.embedding_scale);
   tokens.commit();
   if (positions_) {
     auto positions = step.store->grads(*positions_);
-    kernels::embedding_backward(step.exec, step.micro.positions, 0, gradient, positions.gradient(0));
+    kernels::embedding_backward(step.exec, step.micro.positions, -model_.position_offset, gradient,
+                                positions.gradient(0));
     positions.commit();
   }
   if (!segments_) return;

@@ -27,6 +27,7 @@ class EmbeddingBlock : public Block {
 
  private:
   void look_up_together(Step& step, base::View table, base::View position_table, base::View out) const;
+  base::View used_positions(base::View table) const;
   void table_gradients(Step& step, base::View d_sum) const;
   std::vector<plan::SavedTensor> tensors(const Step& step, plan::Pass pass) const;
   plan::ModelConfig model_;

@@ -60,7 +60,7 @@ struct HeadBlock::Pushed {
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, const Leases& leases, std::int64_t n)
       : step_(step), table_(leases.table), widths_(model, step.collectives->ranks()), vocabulary_(model.vocabulary),
-        n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
+        softcap_(model.logit_softcap), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
         losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
         logits_(step.exec.scratch().allocate(accumulation(), {std::min(n, chunk_), widths_.vocabulary})),
         narrow_(step.pass == plan::Pass::train && base::is_narrow(step.dtype)
@@ -99,7 +99,8 @@ struct HeadBlock::Loss {
                                                 .lanes = widths_.lanes,
                                                 .losses = losses,
                                                 .dlogits = gradient,
-                                                .loss_scale = step_.loss_scale});
+                                                .loss_scale = step_.loss_scale,
+                                                .softcap = softcap_});
       return gradient;
     }
     const auto column = step_.collectives->rank() * widths_.vocabulary;
@@ -111,7 +112,8 @@ struct HeadBlock::Loss {
                                                    .first_column = column,
                                                    .vocabulary = vocabulary_,
                                                    .lanes = widths_.lanes,
-                                                   .statistics = mine});
+                                                   .statistics = mine,
+                                                   .softcap = softcap_});
     step_.collectives->gather(mine, all);
     kernels::cross_entropy_finish(step_.exec, {.logits = logits,
                                                .targets = targets,
@@ -121,7 +123,8 @@ struct HeadBlock::Loss {
                                                .vocabulary = vocabulary_,
                                                .losses = losses,
                                                .dlogits = gradient,
-                                               .loss_scale = step_.loss_scale});
+                                               .loss_scale = step_.loss_scale,
+                                               .softcap = softcap_});
     return gradient;
   }
   // Writes the sum over the rows of a chunk's gradient to d_bias; from the second chunk on it is added.
@@ -146,7 +149,9 @@ struct HeadBlock::Loss {
   Step& step_;
   base::View table_;
   plan::Widths widths_;
-  std::int64_t vocabulary_, n_, chunk_;
+  std::int64_t vocabulary_;
+  double softcap_;
+  std::int64_t n_, chunk_;
   base::View losses_, logits_, narrow_, statistics_, of_all_, bias_, ones_;
 };
 
@@ -290,6 +295,7 @@ void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t 
   for (std::int64_t s = 0; s < step.micro.batch(); ++s)
     kernels::linear_forward(step.exec, normed.row_range(s * step.micro.sequence() + at, 1), leases.table, bias,
                             out.row_range(s, 1));
+  if (model_.logit_softcap > 0) kernels::cap_logits(step.exec, out, model_.logit_softcap);
 }
 
 }  // namespace trainyard::model

@@ -8,8 +8,8 @@
 namespace trainyard::model {
 
 NormPart::NormPart(const plan::ModelConfig& model, const plan::FlatGroup& flat_group, const std::string& name)
-    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::index_of(flat_group, name + ".weight")),
-      bias_(plan::find_index(flat_group, name + ".bias")) {}
+    : kind_(model.norm), epsilon_(model.norm_epsilon), offset_(model.norm_offset),
+      weight_(plan::index_of(flat_group, name + ".weight")), bias_(plan::find_index(flat_group, name + ".bias")) {}
 
 void NormPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
   if (const auto input = t.find("input")) kernels::copy(step.exec, stream, input);
@@ -30,10 +30,15 @@ void NormPart::normalize(Step& step, const params::Lease& lease, base::View rows
                                             .epsilon = epsilon_,
                                             .y = normed,
                                             .mean = t["mean"],
-                                            .rstd = t["rstd"]});
+                                            .rstd = t["rstd"],
+                                            .offset = offset_});
   else
-    kernels::rms_norm_forward(
-        step.exec, {.x = rows, .weight = lease.weight(weight_), .epsilon = epsilon_, .y = normed, .rstd = t["rstd"]});
+    kernels::rms_norm_forward(step.exec, {.x = rows,
+                                          .weight = lease.weight(weight_),
+                                          .epsilon = epsilon_,
+                                          .y = normed,
+                                          .rstd = t["rstd"],
+                                          .offset = offset_});
 }
 
 base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
@@ -50,7 +55,8 @@ base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::V
                                                      .sum = sum,
                                                      .y = normed,
                                                      .mean = t["mean"],
-                                                     .rstd = t["rstd"]});
+                                                     .rstd = t["rstd"],
+                                                     .offset = offset_});
   else
     kernels::rms_norm_residual_forward(step.exec, {.residual = stream,
                                                    .branch = branch,
@@ -59,7 +65,8 @@ base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::V
                                                    .epsilon = epsilon_,
                                                    .sum = sum,
                                                    .y = normed,
-                                                   .rstd = t["rstd"]});
+                                                   .rstd = t["rstd"],
+                                                   .offset = offset_});
   return sum;
 }
 
@@ -89,7 +96,8 @@ void NormPart::backward(Step& step, const params::Lease& lease, const NormGradie
                                              .dx = gradient,
                                              .dweight = grads.weight,
                                              .dbias = grads.bias,
-                                             .into = into});
+                                             .into = into,
+                                             .offset = offset_});
   else
     kernels::rms_norm_backward(step.exec, {.dy = d_normed,
                                            .x = t["input"],
@@ -97,7 +105,8 @@ void NormPart::backward(Step& step, const params::Lease& lease, const NormGradie
                                            .rstd = t["rstd"],
                                            .dx = gradient,
                                            .dweight = grads.weight,
-                                           .into = into});
+                                           .into = into,
+                                           .offset = offset_});
 }
 
 // With sequence parallelism: sums over the rows of all ranks, in the order of one rank that has them all.
@@ -118,7 +127,8 @@ void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormG
                                                   .rstd = t["rstd"],
                                                   .dx = gradient,
                                                   .partials = mine,
-                                                  .into = into});
+                                                  .into = into,
+                                                  .offset = offset_});
   else
     kernels::rms_norm_backward_rows(step.exec, {.dy = d_normed,
                                                 .x = t["input"],
@@ -126,7 +136,8 @@ void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormG
                                                 .rstd = t["rstd"],
                                                 .dx = gradient,
                                                 .partials = mine,
-                                                .into = into});
+                                                .into = into,
+                                                .offset = offset_});
   step.collectives->gather(mine, all);
   kernels::norm_partial_sums(step.exec, all, ranks, weight, grads.bias);
 }

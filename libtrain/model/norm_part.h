@@ -42,7 +42,7 @@ class NormPart {
   void backward_rows(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                      const SavedSet& tensors, base::View gradient) const;
   plan::Norm kind_;
-  double epsilon_;
+  double epsilon_, offset_;
   int weight_, bias_;
 };
 

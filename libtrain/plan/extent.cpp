@@ -46,7 +46,7 @@ Extent extent(const Plan& p) {
   const auto& m = p.model;
   const auto experts = expert_extent(p);
   const double layers = number(m.layers), hidden = number(m.hidden), ffn = number(m.ffn),
-               vocabulary = number(m.vocabulary) + 128, context = number(m.context);
+               vocabulary = number(m.vocabulary) + 128, context = number(m.context + m.position_offset);
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
   // Elements, with the padding of each flat group to shards and of each of its tensors.

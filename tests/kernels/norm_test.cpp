@@ -30,7 +30,8 @@ Statistics statistics(Kind kind, const MatrixBuffer& x, std::int64_t r) {
 }
 
 // Outputs: y, mean, rstd, dx, dweight, dbias (layer); the last one is dx with Into::overwrite.
-std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64_t n, std::int64_t h) {
+std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64_t n, std::int64_t h,
+                              double offset = 0) {
   Problem p(t, n, h);
   const auto g = accumulation(t);
   MatrixBuffer y(t, n, h, 1), mean(g, 1, n), rstd(g, 1, n), dweight(g, 1, h), dbias(g, 1, h), fresh(t, n, h, 1);
@@ -41,7 +42,8 @@ std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64
                                        .epsilon = epsilon,
                                        .y = y.view(),
                                        .mean = mean.view(),
-                                       .rstd = rstd.view()});
+                                       .rstd = rstd.view(),
+                                       .offset = offset});
     kernels::layer_norm_backward(exec, {.dy = p.dy.view(),
                                         .x = p.x.view(),
                                         .weight = p.weight.view(),
@@ -50,7 +52,8 @@ std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64
                                         .dx = p.dx.view(),
                                         .dweight = dweight.view(),
                                         .dbias = dbias.view(),
-                                        .into = Into::add});
+                                        .into = Into::add,
+                                        .offset = offset});
     kernels::layer_norm_backward(exec, {.dy = p.dy.view(),
                                         .x = p.x.view(),
                                         .weight = p.weight.view(),
@@ -59,31 +62,39 @@ std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64
                                         .dx = fresh.view(),
                                         .dweight = dweight.view(),
                                         .dbias = dbias.view(),
-                                        .into = Into::overwrite});
+                                        .into = Into::overwrite,
+                                        .offset = offset});
   } else {
-    kernels::rms_norm_forward(
-        exec, {.x = p.x.view(), .weight = p.weight.view(), .epsilon = epsilon, .y = y.view(), .rstd = rstd.view()});
+    kernels::rms_norm_forward(exec, {.x = p.x.view(),
+                                     .weight = p.weight.view(),
+                                     .epsilon = epsilon,
+                                     .y = y.view(),
+                                     .rstd = rstd.view(),
+                                     .offset = offset});
     kernels::rms_norm_backward(exec, {.dy = p.dy.view(),
                                       .x = p.x.view(),
                                       .weight = p.weight.view(),
                                       .rstd = rstd.view(),
                                       .dx = p.dx.view(),
                                       .dweight = dweight.view(),
-                                      .into = Into::add});
+                                      .into = Into::add,
+                                      .offset = offset});
     kernels::rms_norm_backward(exec, {.dy = p.dy.view(),
                                       .x = p.x.view(),
                                       .weight = p.weight.view(),
                                       .rstd = rstd.view(),
                                       .dx = fresh.view(),
                                       .dweight = dweight.view(),
-                                      .into = Into::overwrite});
+                                      .into = Into::overwrite,
+                                      .offset = offset});
     mean.fill(0), dbias.fill(0);
   }
   EXPECT_LE(exec.scratch().peak_bytes(), plan::norm_scratch_bytes(n, h, base::size_of(g)));
   return {y, mean, rstd, p.dx, dweight, dbias, fresh};
 }
 
-void check(Kind kind, DType t, std::int64_t n, std::int64_t h, const std::vector<MatrixBuffer>& out) {
+void check(Kind kind, DType t, const std::vector<MatrixBuffer>& out, double offset = 0) {
+  const auto n = out[0].rows, h = out[0].cols;
   const Problem p(t, n, h);
   const auto g = accumulation(t);
   const double count = static_cast<double>(h);
@@ -97,15 +108,16 @@ void check(Kind kind, DType t, std::int64_t n, std::int64_t h, const std::vector
     double plain = 0, along = 0;
     const auto hat = [&](std::int64_t c) { return (p.x(r, c) - s.mean) * s.rstd; };
     for (std::int64_t c = 0; c < h; ++c) {
-      const double gw = p.dy(r, c) * p.weight(0, c);
+      const double gw = p.dy(r, c) * (p.weight(0, c) + offset);
       if (kind == Kind::layer) plain += gw / count;
       along += gw * hat(c) / count;
     }
     const double scale = 2 + s.rstd * s.rstd;
     for (std::int64_t c = 0; c < h; ++c) {
-      ASSERT_TRUE(near(t, out[0](r, c), hat(c) * p.weight(0, c) + (kind == Kind::layer ? p.bias(0, c) : 0), scale))
+      ASSERT_TRUE(
+          near(t, out[0](r, c), hat(c) * (p.weight(0, c) + offset) + (kind == Kind::layer ? p.bias(0, c) : 0), scale))
           << "y " << r << "," << c;
-      const double part = s.rstd * (p.dy(r, c) * p.weight(0, c) - plain - hat(c) * along);
+      const double part = s.rstd * (p.dy(r, c) * (p.weight(0, c) + offset) - plain - hat(c) * along);
       ASSERT_TRUE(near(t, out[6](r, c), part, scale)) << "dx " << r << "," << c;
       ASSERT_TRUE(near(t, out[3](r, c), p.dx(r, c) + part, scale)) << "added dx " << r << "," << c;
       const auto i = static_cast<std::size_t>(c);
@@ -126,17 +138,45 @@ const std::int64_t shapes[][2] = {{1, 1}, {3, 7}, {65, 33}, {130, 257}};
 void sweep_kind(Kind kind) {
   for (const auto& s : shapes)
     sweep([&](tensor::Exec& exec, DType t) { return run(kind, exec, t, s[0], s[1]); },
-          [&](DType t, const std::vector<MatrixBuffer>& out) { check(kind, t, s[0], s[1], out); });
+          [&](DType t, const std::vector<MatrixBuffer>& out) { check(kind, t, out); });
 }
 TEST(Norm, LayerNorm) { sweep_kind(Kind::layer); }
 TEST(Norm, RmsNorm) { sweep_kind(Kind::rms); }
+TEST(Norm, WeightsPlusAnOffset) {
+  for (auto kind : {Kind::layer, Kind::rms})
+    sweep([&](tensor::Exec& exec, DType t) { return run(kind, exec, t, 65, 33, 1); },
+          [&](DType t, const std::vector<MatrixBuffer>& out) { check(kind, t, out, 1); });
+}
+// The sum of weight and offset is not rounded to the dtype of the weight: sqrt(2) 127.640625 is 180.5 and a bit, and
+// sqrt(2) 127.5 would be 180.3.
+TEST(Norm, TheOffsetIsAddedInTheTypeOfStatistics) {
+  Bench bench(1);
+  const auto t = DType::bf16;
+  MatrixBuffer x(t, 1, 2), weight(t, 1, 2), y(t, 1, 2), rstd(DType::f32, 1, 1), residual(t, 1, 2), sum(t, 1, 2),
+      z(t, 1, 2);
+  for (int c = 0; c < 2; ++c) x.set(0, c, c == 0 ? 256 : 0), weight.set(0, c, 0.640625), residual.set(0, c, 0);
+  kernels::rms_norm_forward(
+      *bench,
+      {.x = x.view(), .weight = weight.view(), .epsilon = 1e-12, .y = y.view(), .rstd = rstd.view(), .offset = 127});
+  kernels::rms_norm_residual_forward(*bench, {.residual = residual.view(),
+                                              .branch = x.view(),
+                                              .dropout = {},
+                                              .weight = weight.view(),
+                                              .epsilon = 1e-12,
+                                              .sum = sum.view(),
+                                              .y = z.view(),
+                                              .rstd = rstd.view(),
+                                              .offset = 127});
+  EXPECT_EQ(y(0, 0), 181);
+  EXPECT_EQ(z(0, 0), 181);
+}
 
 // Ranks with neighbouring blocks of 64 rows: dx of their rows, and weight gradients from the partial sums of all ranks,
 // have the bits of one rank.
-void check_cut(Kind kind, std::int64_t n, std::int64_t h, std::int64_t ranks) {
+void check_cut(Kind kind, std::int64_t n, std::int64_t h, std::int64_t ranks, double offset = 0) {
   sweep(
       [&](tensor::Exec& exec, DType t) {
-        const auto want = run(kind, exec, t, n, h);
+        const auto want = run(kind, exec, t, n, h, offset);
         Problem p(t, n, h), fresh(t, n, h);
         const auto g = accumulation(t);
         const auto rows = n / ranks, partial_rows = plan::norm_partial_rows(rows);
@@ -156,7 +196,8 @@ void check_cut(Kind kind, std::int64_t n, std::int64_t h, std::int64_t ranks) {
                                                        .rstd = vr,
                                                        .dx = out,
                                                        .partials = sums,
-                                                       .into = into});
+                                                       .into = into,
+                                                       .offset = offset});
             else
               kernels::rms_norm_backward_rows(exec, {.dy = part(p.dy),
                                                      .x = part(p.x),
@@ -164,7 +205,8 @@ void check_cut(Kind kind, std::int64_t n, std::int64_t h, std::int64_t ranks) {
                                                      .rstd = vr,
                                                      .dx = out,
                                                      .partials = sums,
-                                                     .into = into});
+                                                     .into = into,
+                                                     .offset = offset});
           }
         kernels::norm_partial_sums(exec, partials.view(), ranks, dweight.view(),
                                    kind == Kind::layer ? dbias.view() : base::View{});
@@ -183,6 +225,7 @@ TEST(Norm, RanksThatShareTheRowsFindTheBitsOfOne) {
   for (auto kind : {Kind::layer, Kind::rms}) {
     for (std::int64_t ranks : {1, 2, 4}) check_cut(kind, 512, 37, ranks);
     check_cut(kind, 192, 7, 3);
+    check_cut(kind, 192, 7, 3, 1);
     check_cut(kind, 65, 33, 1);
   }
 }

@@ -51,7 +51,8 @@ void Declaration::bias(std::string_view name, std::int64_t n, Shared sharded) {
 }
 
 void Declaration::norm(std::string_view name) {
-  parameter(std::string(name) + ".weight", {model_.hidden}, {Init::Kind::ones, 0}, Decay::no);
+  const auto first = model_.norm_offset == 0 ? Init::Kind::ones : Init::Kind::zeros;  // weight and offset are 1
+  parameter(std::string(name) + ".weight", {model_.hidden}, {first, 0}, Decay::no);
   if (subtracts_mean(model_))
     parameter(std::string(name) + ".bias", {model_.hidden}, {Init::Kind::zeros, 0}, Decay::no);
 }
@@ -67,7 +68,7 @@ void Declaration::vocabulary_table(std::string_view name, Decay decay) {
 }
 
 void Declaration::positions_table(std::string_view name) {
-  parameter(name, {model_.context, model_.hidden}, {Init::Kind::normal, spread}, Decay::no);
+  parameter(name, {model_.context + model_.position_offset, model_.hidden}, {Init::Kind::normal, spread}, Decay::no);
 }
 
 }  // namespace trainyard::plan

@@ -31,7 +31,7 @@ class Declaration {
   void norm(std::string_view name);  // weight, and with Norm::layer a bias
   // [vocabulary, hidden], stored rows rounded up to 128, sharded over tensor-parallel ranks.
   void vocabulary_table(std::string_view name, Decay decay);
-  void positions_table(std::string_view name);  // [context, hidden]
+  void positions_table(std::string_view name);  // [context + position offset, hidden]
   // The gate's bias of choices, [experts], initially zero (Update::Kind::even_load).
   void choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices);
   // Any other parameter. `sharded` is a sharded dim; by default each rank holds the whole parameter.

@@ -155,6 +155,10 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
     base::Choices<NormPosition>{{"pre", NormPosition::pre}, {"post", NormPosition::post}});
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
     base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
+  v("position-offset", m.position_offset, "model", "learned: rows at the beginning of the table that no token uses",
+    {0, 1 << 16});
+  v("embedding-scale", m.embedding_scale, "model", "factor of token embeddings, rounded to the working dtype",
+    {1e-6, 1e6});
   v("embedding-norm", m.embedding_norm, "model", "a norm after the sum of the embeddings, before its dropout");
   v("segments", m.segments, "model", "rows of a segment embedding; all tokens use the first; 0: none", {0, 1 << 16});
   v("activation", m.activation, "model", "activation of the feed-forward part",
@@ -172,6 +176,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("biases", m.biases, "model", "biases: of all linear layers; of q, k, v; of attention's",
     base::Choices<Biases>{
         {"on", Biases::on}, {"off", Biases::off}, {"qkv", Biases::qkv}, {"attention", Biases::attention}});
+  v("logit-softcap", m.logit_softcap, "model", "c: logits become c tanh(logits / c); 0: they stay", {0, 1e6});
   v("tied", m.tied, "model", "on: the head uses the token embedding");
   v("dropout-embedding", m.dropout_embedding, "model", "dropout probability, on the embeddings", probability);
   v("dropout-attention", m.dropout_attention, "model", "dropout probability, on attention probabilities", probability);
@@ -181,6 +186,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
     probability);
   v("lanes", m.lanes, "model", "slices of the sums that tensor-parallel ranks split", ranges::lanes);
   v("norm-epsilon", m.norm_epsilon, "model", "added to the variance in a norm", {1e-12, 1});
+  v("norm-offset", m.norm_offset, "model", "0 or 1: a norm multiplies by its weight plus this", {0, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
   attention_fields(v, m.attention);
   expert_fields(v, m.experts);

@@ -44,6 +44,10 @@ std::vector<std::string> problems(const ModelConfig& m) {
     out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
   if (m.head == HeadForm::masked && is_gated(m))
     out.emplace_back("head masked does not support swiglu and geglu: use gelu-erf or gelu-tanh");
+  if (m.norm_offset != 0 && m.norm_offset != 1)
+    out.push_back(fmt::format("norm-offset is 0 or 1, not {}", m.norm_offset));
+  if (m.position_offset > 0 && m.positions != Positions::learned)
+    out.emplace_back("position-offset needs learned positions: leave it out");
   const auto sliced = [&](const char* what, std::int64_t width) {
     if (width % m.lanes != 0) out.push_back(fmt::format("{} {} is not a multiple of lanes {}", what, width, m.lanes));
   };
