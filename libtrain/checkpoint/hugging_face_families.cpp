@@ -168,12 +168,6 @@ const char* activation_name(const plan::ModelConfig& m) {
   }
 }
 
-void problems_of_heads(const plan::ModelConfig& m, std::vector<std::string>& out) {
-  if (m.query_width() != m.hidden) out.emplace_back("heads times head-size is not hidden");
-  if (m.qk_norm != plan::QkNorm::none) out.emplace_back("queries and keys have norms");
-  if (m.query_scale > 0) out.emplace_back("query-scale is set");
-}
-
 const std::vector<Family>& families() {
   static const std::vector<Family> all{gpt2_family(),   llama_family(), mistral_family(), qwen2_family(),
                                        qwen3_family(),  phi3_family(),  olmo2_family(),   gemma2_family(),

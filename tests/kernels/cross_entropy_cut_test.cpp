@@ -12,9 +12,10 @@ constexpr std::int64_t tokens = 9;
 
 struct Sizes {
   std::int64_t vocabulary, stored;
+  double softcap = 0;
 };
-// Slices that end inside the vocabulary, slices that lie behind it, a single column.
-const Sizes all_sizes[] = {{101, 128}, {257, 384}, {384, 384}, {1, 128}};
+// Slices that end inside the vocabulary, slices that lie behind it, a single column, capped logits.
+const Sizes all_sizes[] = {{101, 128}, {257, 384}, {384, 384}, {1, 128}, {257, 384, 20}};
 
 struct Problem {
   Sizes sizes;
@@ -45,7 +46,8 @@ std::vector<MatrixBuffer> whole(tensor::Exec& exec, DType t, Sizes s, std::int64
                                       .vocabulary = s.vocabulary,
                                       .lanes = lanes,
                                       .losses = losses.view().reshaped({tokens}),
-                                      .dlogits = d.view()});
+                                      .dlogits = d.view(),
+                                      .softcap = s.softcap});
   return {d, losses};
 }
 
@@ -66,7 +68,8 @@ std::vector<MatrixBuffer> cut(tensor::Exec& exec, DType t, Sizes s, std::int64_t
                                              .first_column = r * width,
                                              .vocabulary = s.vocabulary,
                                              .lanes = own,
-                                             .statistics = statistics.view().row_range(r, 1)});
+                                             .statistics = statistics.view().row_range(r, 1),
+                                             .softcap = s.softcap});
   for (std::int64_t r = 0; r < ranks; ++r) {
     const auto logits = p.logits.view().columns(r * width, width);
     kernels::cross_entropy_finish(exec,
@@ -79,7 +82,8 @@ std::vector<MatrixBuffer> cut(tensor::Exec& exec, DType t, Sizes s, std::int64_t
                                    .losses = losses.view().row_range(r, 1).reshaped({tokens}),
                                    .dlogits = gradient == Gradient::none       ? base::View{}
                                               : gradient == Gradient::in_place ? logits
-                                                                               : d.view().columns(r * width, width)});
+                                                                               : d.view().columns(r * width, width),
+                                   .softcap = s.softcap});
   }
   if (gradient == Gradient::in_place)
     for (std::int64_t r = 0; r < tokens; ++r)
@@ -119,6 +123,10 @@ TEST(CrossEntropyCut, GivesTheBitsOfOneRank) {
           },
           [&](DType t, const std::vector<MatrixBuffer>& out) {
             const Problem p(t, s);
+            const auto tanh_of = [&](std::int64_t r, std::int64_t c) { return std::tanh(p.logits(r, c) / s.softcap); };
+            const auto logit = [&](std::int64_t r, std::int64_t c) {
+              return s.softcap > 0 ? s.softcap * tanh_of(r, c) : p.logits(r, c);
+            };
             for (std::int64_t r = 0; r < tokens; ++r) {
               if (r == 4) {
                 ASSERT_EQ(out[1](0, r), 0);
@@ -126,15 +134,18 @@ TEST(CrossEntropyCut, GivesTheBitsOfOneRank) {
                 continue;
               }
               const auto target = p.targets[static_cast<std::size_t>(r)];
-              double top = p.logits(r, 0), sum = 0;
-              for (std::int64_t c = 0; c < s.vocabulary; ++c) top = std::max(top, p.logits(r, c));
-              for (std::int64_t c = 0; c < s.vocabulary; ++c) sum += std::exp(p.logits(r, c) - top);
-              ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - p.logits(r, target)), 1))
+              double top = logit(r, 0), sum = 0;
+              for (std::int64_t c = 0; c < s.vocabulary; ++c) top = std::max(top, logit(r, c));
+              for (std::int64_t c = 0; c < s.vocabulary; ++c) sum += std::exp(logit(r, c) - top);
+              ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - logit(r, target)), 1 + s.softcap))
                   << "loss " << r;
               for (std::int64_t c = 0; c < s.stored; ++c) {
                 if (c >= s.vocabulary) ASSERT_EQ(out[0](r, c), 0) << "padding";
                 else
-                  ASSERT_TRUE(near(t, out[0](r, c), std::exp(p.logits(r, c) - top) / sum - (c == target), 1))
+                  ASSERT_TRUE(near(t, out[0](r, c),
+                                   (std::exp(logit(r, c) - top) / sum - (c == target)) *
+                                       (s.softcap > 0 ? 1 - tanh_of(r, c) * tanh_of(r, c) : 1),
+                                   1))
                       << r << "," << c;
               }
             }

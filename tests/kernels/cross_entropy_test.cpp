@@ -20,35 +20,44 @@ struct Problem {
       for (std::int64_t c = 0; c < vocabulary && r != 4; ++c)
         logits.set(r, c, 4 * values(r, c) * (r == 5 ? 2500 : 1) + (r == 6 ? 1e4 : r == 7 ? -1e4 : 0));
   }
-  void run(tensor::Exec& exec, base::View dlogits, double loss_scale = 1) {
+  void run(tensor::Exec& exec, base::View dlogits, double loss_scale = 1, double softcap = 0) {
     kernels::cross_entropy_chunk(exec, {.logits = logits.view(),
                                         .targets = base::View::of(targets.data(), {tokens}),
                                         .weights = base::View::of(weights.data(), {tokens}),
                                         .vocabulary = vocabulary,
                                         .losses = base::View::of(losses.data(), {tokens}),
                                         .dlogits = dlogits,
-                                        .loss_scale = loss_scale});
+                                        .loss_scale = loss_scale,
+                                        .softcap = softcap});
   }
 };
 
-TEST(CrossEntropy, LossesAndGradients) {
+// A cap of 0 is none.
+void losses_and_gradients(double softcap) {
   sweep(
-      [](tensor::Exec& exec, DType t) {
+      [softcap](tensor::Exec& exec, DType t) {
         Problem p(t), evaluation(t), shared(t);
         MatrixBuffer d(t, tokens, stored, 1), losses(DType::f64, 1, tokens);
-        p.run(exec, d.view());
-        evaluation.run(exec, {});
+        p.run(exec, d.view(), 1, softcap);
+        evaluation.run(exec, {}, 1, softcap);
         EXPECT_EQ(p.losses, evaluation.losses);
         if (!base::is_narrow(t)) {
-          shared.run(exec, shared.logits.view());
+          shared.run(exec, shared.logits.view(), 1, softcap);
           for (std::int64_t r = 0; r < tokens; ++r)
             for (std::int64_t c = 0; c < stored; ++c) EXPECT_EQ(shared.logits(r, c), d(r, c)) << "in place";
         }
         for (std::int64_t r = 0; r < tokens; ++r) losses.set(0, r, p.losses[static_cast<std::size_t>(r)]);
         return std::vector{d, losses};
       },
-      [](DType t, const std::vector<MatrixBuffer>& out) {
+      [softcap](DType t, const std::vector<MatrixBuffer>& out) {
         const Problem p(t);
+        const auto logit = [&](std::int64_t r, std::int64_t c) {
+          return softcap > 0 ? softcap * std::tanh(p.logits(r, c) / softcap) : p.logits(r, c);
+        };
+        const auto slope = [&](std::int64_t r, std::int64_t c) {
+          const double t1 = softcap > 0 ? std::tanh(p.logits(r, c) / softcap) : 0;
+          return 1 - t1 * t1;
+        };
         for (std::int64_t r = 0; r < tokens; ++r) {
           const auto target = p.targets[static_cast<std::size_t>(r)];
           if (r == 4) {
@@ -56,19 +65,46 @@ TEST(CrossEntropy, LossesAndGradients) {
             for (std::int64_t c = 0; c < stored; ++c) ASSERT_EQ(out[0](r, c), 0) << "masked";
             continue;
           }
-          double top = p.logits(r, 0), sum = 0;
-          for (std::int64_t c = 0; c < vocabulary; ++c) top = std::max(top, p.logits(r, c));
-          for (std::int64_t c = 0; c < vocabulary; ++c) sum += std::exp(p.logits(r, c) - top);
-          ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - p.logits(r, target)), 1))
+          double top = logit(r, 0), sum = 0;
+          for (std::int64_t c = 0; c < vocabulary; ++c) top = std::max(top, logit(r, c));
+          for (std::int64_t c = 0; c < vocabulary; ++c) sum += std::exp(logit(r, c) - top);
+          ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - logit(r, target)), 1 + softcap))
               << "loss " << r;
           for (std::int64_t c = 0; c < stored; ++c) {
             if (c >= vocabulary) ASSERT_EQ(out[0](r, c), 0) << "padding";
             else
-              ASSERT_TRUE(near(t, out[0](r, c), std::exp(p.logits(r, c) - top) / sum - (c == target), 1))
+              ASSERT_TRUE(near(t, out[0](r, c), (std::exp(logit(r, c) - top) / sum - (c == target)) * slope(r, c), 1))
                   << r << "," << c;
           }
         }
       });
+}
+
+TEST(CrossEntropy, LossesAndGradients) { losses_and_gradients(0); }
+TEST(CrossEntropy, CappedLosses) {
+  losses_and_gradients(30);
+  losses_and_gradients(1.5);
+}
+
+// The relative error of a capped logit is small, too, wherever the logit is.
+TEST(CrossEntropy, CapsLogits) {
+  on_every_path([] {
+    for (const auto t : {DType::f32, DType::f64}) {
+      Bench bench(2);
+      MatrixBuffer logits(t, 2, 20001, 3), capped(t, 2, 20001, 3);
+      for (std::int64_t c = 0; c < logits.cols; ++c) {
+        const double x = -200 + 400.0 * static_cast<double>(c) / 20000;
+        logits.set(0, c, x), logits.set(1, c, x * 1e-3);
+        capped.set(0, c, x), capped.set(1, c, x * 1e-3);
+      }
+      kernels::cap_logits(*bench, capped.view(), 30);
+      for (std::int64_t r = 0; r < 2; ++r)
+        for (std::int64_t c = 0; c < logits.cols; ++c) {
+          const double want = 30 * std::tanh(logits(r, c) / 30);
+          ASSERT_LE(std::abs(capped(r, c) - want), (t == DType::f32 ? 5e-7 : 2e-15) * std::abs(want)) << logits(r, c);
+        }
+    }
+  });
 }
 
 // A power of two changes no digit of a gradient, and nothing of a loss.

@@ -18,9 +18,11 @@ namespace {
 struct Vocabulary {
   std::int64_t columns, stored, lanes;
   std::vector<std::int64_t> ranks;
+  double softcap = 0;
 };
 TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
-  const std::vector<Vocabulary> cuts{{257, 384, 1, {1}}, {257, 384, 4, {1, 2, 4}}, {41, 48, 16, {4}}, {41, 48, 6, {2}}};
+  const std::vector<Vocabulary> cuts{
+      {257, 384, 1, {1}}, {257, 384, 4, {1, 2, 4}}, {41, 48, 16, {4}}, {41, 48, 6, {2}}, {257, 384, 4, {2, 4}, 30}};
   for (const auto& s : cuts)
     compare(
         [s](Place& place, DType t) {
@@ -40,7 +42,8 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
                                                       .lanes = s.lanes,
                                                       .losses = place(losses),
                                                       .dlogits = place(dlogits),
-                                                      .loss_scale = 4});
+                                                      .loss_scale = 4,
+                                                      .softcap = s.softcap});
           std::vector<std::unique_ptr<MatrixBuffer>> results, kept;  // a Place needs them at fixed addresses
           for (auto ranks : s.ranks) {
             const auto width = s.stored / ranks, own = s.lanes / ranks,
@@ -57,7 +60,8 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
                                                                .first_column = r * width,
                                                                .vocabulary = s.columns,
                                                                .lanes = own,
-                                                               .statistics = vs.row_range(r, 1)});
+                                                               .statistics = vs.row_range(r, 1),
+                                                               .softcap = s.softcap});
             for (std::int64_t r = 0; r < ranks; ++r)
               kernels::cross_entropy_finish(place.exec(), {.logits = vl.columns(r * width, width),
                                                            .targets = vt,
@@ -67,7 +71,8 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
                                                            .vocabulary = s.columns,
                                                            .losses = vo.row_range(r, 1).reshaped({n}),
                                                            .dlogits = vd.columns(r * width, width),
-                                                           .loss_scale = 4});
+                                                           .loss_scale = 4,
+                                                           .softcap = s.softcap});
           }
           place.fetch();
           for (std::size_t i = 0; i < results.size(); i += 2) {
@@ -98,8 +103,11 @@ TEST(GpuCut, EmbeddingsOfRowsGiveTheBitsOfTheCpu) {
           std::vector<MatrixBuffer> found(ranks, MatrixBuffer(t, n, h, gap));
           const auto v = place(tokens, {2, n / 2}), vt = place(table), vd = place(dtable), vo = place(dout);
           for (std::int64_t r = 0; r < ranks; ++r) {
-            kernels::embedding_lookup(place.exec(), v, vt.row_range(r * rows, rows), r * rows, ranks * rows,
-                                      place(found[static_cast<std::size_t>(r)]));
+            kernels::embedding_lookup(place.exec(), {.tokens = v,
+                                                     .table = vt.row_range(r * rows, rows),
+                                                     .first_row = r * rows,
+                                                     .all_rows = ranks * rows,
+                                                     .out = place(found[static_cast<std::size_t>(r)])});
             kernels::embedding_backward(place.exec(), v, r * rows, vo, vd.row_range(r * rows, rows));
           }
           kernels::embedding_add(place.exec(), place(at, {2, n / 2}), place(positions), place(sum));

@@ -93,9 +93,14 @@ TEST(Gpu, Embedding) {
             tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 39)),
                 at.push_back(static_cast<std::int32_t>(i % 300));
           const auto v = place(tokens, {2, n / 2});
-          kernels::embedding_forward(place.exec(), v, place(at, {2, n / 2}), place(table), place(positions),
-                                     place(out));
-          kernels::embedding_backward(place.exec(), v, 0, place(dout), place(dtable));
+          kernels::embedding_forward(place.exec(), {.tokens = v,
+                                                    .positions = place(at, {2, n / 2}),
+                                                    .table = place(table),
+                                                    .position_table = place(positions),
+                                                    .out = place(out),
+                                                    .scale = h % 2 == 0 ? 1 : 0.5});
+          kernels::embedding_backward(place.exec(), v, h % 2 == 0 ? 0 : -2, place(dout), place(dtable),
+                                      h % 2 == 0 ? 1 : 0.5);
           place.fetch();
           return Outputs{out, dtable};
         },
@@ -109,17 +114,23 @@ TEST(Gpu, Norms) {
         [h](Place& place, DType t) {
           const std::int64_t n = 70, gap = h % 8 == 0 ? 8 : 1;
           const auto g = accumulation(t);
+          const double offset = h % 8 == 0 ? 1 : 0;
           MatrixBuffer x(t, n, h, 2 * gap), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n),
               rstd(g, 1, n), rms(g, 1, n);
           MatrixBuffer dy(t, n, h), dx(t, n, h, gap), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
           x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5);
           const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms),
                      vdy = place(dy);
-          kernels::layer_norm_forward(
-              place.exec(),
-              {.x = vx, .weight = vw, .bias = place(b), .epsilon = 1e-5, .y = place(y), .mean = vmean, .rstd = vrstd});
-          kernels::rms_norm_forward(place.exec(),
-                                    {.x = vx, .weight = vw, .epsilon = 1e-5, .y = place(z), .rstd = vrms});
+          kernels::layer_norm_forward(place.exec(), {.x = vx,
+                                                     .weight = vw,
+                                                     .bias = place(b),
+                                                     .epsilon = 1e-5,
+                                                     .y = place(y),
+                                                     .mean = vmean,
+                                                     .rstd = vrstd,
+                                                     .offset = offset});
+          kernels::rms_norm_forward(
+              place.exec(), {.x = vx, .weight = vw, .epsilon = 1e-5, .y = place(z), .rstd = vrms, .offset = offset});
           kernels::layer_norm_backward(place.exec(), {.dy = vdy,
                                                       .x = vx,
                                                       .weight = vw,
@@ -128,14 +139,16 @@ TEST(Gpu, Norms) {
                                                       .dx = place(dx),
                                                       .dweight = place(dw),
                                                       .dbias = place(db),
-                                                      .into = kernels::Into::add});
+                                                      .into = kernels::Into::add,
+                                                      .offset = offset});
           kernels::rms_norm_backward(place.exec(), {.dy = vdy,
                                                     .x = vx,
                                                     .weight = vw,
                                                     .rstd = vrms,
                                                     .dx = place(dx2),
                                                     .dweight = place(dw2),
-                                                    .into = kernels::Into::overwrite});
+                                                    .into = kernels::Into::overwrite,
+                                                    .offset = offset});
           place.fetch();
           return Outputs{y, z, mean, rstd, rms, dx, dw, db, dx2, dw2};
         },

@@ -324,8 +324,9 @@ TEST(Gpu, CrossEntropy) {
           const std::int64_t n = 6, v = 701;
           const auto g = accumulation(t);
           MatrixBuffer logits(g, n, stored), dlogits(t, n, stored), losses(DType::f64, 1, n), in_place(g, n, stored),
-              again(DType::f64, 1, n), alone(DType::f64, 1, n);
-          logits.fill(1), in_place.fill(1);
+              again(DType::f64, 1, n), alone(DType::f64, 1, n), capped(g, n, stored);
+          logits.fill(1), in_place.fill(1), capped.fill(9);
+          const double softcap = stored == 768 ? 20 : 0;
           for (std::int64_t i = 0; i < n; ++i) logits.set(i, 5, 9.0 * i), in_place.set(i, 5, 9.0 * i);
           std::vector<std::int32_t> targets{0, 5, 699, 3, 5, 8};
           std::vector<std::uint8_t> weights{1, 1, 1, 0, 1, 1};
@@ -336,7 +337,9 @@ TEST(Gpu, CrossEntropy) {
                                                       .vocabulary = v,
                                                       .losses = place(losses),
                                                       .dlogits = place(dlogits),
-                                                      .loss_scale = 0.5});
+                                                      .loss_scale = 0.5,
+                                                      .softcap = softcap});
+          kernels::cap_logits(place.exec(), place(capped), 2);
           kernels::cross_entropy_chunk(
               place.exec(), {.logits = vl, .targets = vt, .weights = vw, .vocabulary = v, .losses = place(alone)});
           if (!base::is_narrow(t)) {
@@ -346,11 +349,12 @@ TEST(Gpu, CrossEntropy) {
                                                         .weights = vw,
                                                         .vocabulary = v,
                                                         .losses = place(again),
-                                                        .dlogits = both});
+                                                        .dlogits = both,
+                                                        .softcap = softcap});
           }
           place.fetch();
-          if (base::is_narrow(t)) return Outputs{dlogits, losses, alone};
-          return Outputs{dlogits, losses, alone, in_place, again};
+          if (base::is_narrow(t)) return Outputs{capped, dlogits, losses, alone};
+          return Outputs{capped, dlogits, losses, alone, in_place, again};
         },
         Same::tolerance, all);
 }

@@ -343,10 +343,13 @@ TEST(OperandTypes, Embeddings) {
   with_each_type([](DType t, DType g) {
     const Operand tokens{"tokens", {1, 2}, DType::i32}, positions{"positions", {1, 2}, DType::i32},
         table = lead("table", {4, 3}, t), position_table{"position_table", {4, 3}, t}, out{"out", {2, 3}, t};
-    expect_types("embedding_forward", {tokens, positions, table, position_table, out},
-                 [](auto& e, const auto& v) { kernels::embedding_forward(e, v[0], v[1], v[2], v[3], v[4]); });
-    expect_types("embedding_lookup", {tokens, table, out},
-                 [](auto& e, const auto& v) { kernels::embedding_lookup(e, v[0], v[1], 0, 4, v[2]); });
+    expect_types("embedding_forward", {tokens, positions, table, position_table, out}, [](auto& e, const auto& v) {
+      kernels::embedding_forward(
+          e, {.tokens = v[0], .positions = v[1], .table = v[2], .position_table = v[3], .out = v[4]});
+    });
+    expect_types("embedding_lookup", {tokens, table, out}, [](auto& e, const auto& v) {
+      kernels::embedding_lookup(e, {.tokens = v[0], .table = v[1], .first_row = 0, .all_rows = 4, .out = v[2]});
+    });
     expect_types("embedding_add", {positions, lead("position_table", {4, 3}, t), out},
                  [](auto& e, const auto& v) { kernels::embedding_add(e, v[0], v[1], v[2]); });
     expect_types("embedding_backward",
