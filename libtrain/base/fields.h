@@ -10,6 +10,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,8 @@ struct Field {
   // Words whose JSON text keeps its former spelling: "full" is "layers" there.
   std::map<std::string, std::string> former_words = {};
   unsigned traits = 0;  // of FieldTrait
+  // One text for the values of a flag that is given several times; nothing: the last counts. Empty for most settings.
+  std::function<std::optional<std::string>(const std::vector<std::string>& values)> joined = {};
 
   bool has(FieldTrait trait) const { return (traits & static_cast<unsigned>(trait)) != 0; }
 

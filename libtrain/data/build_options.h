@@ -25,6 +25,10 @@ struct BuildOptions {
   std::vector<std::string> precious = {};
   std::size_t stretch_bytes = DocumentSource::stretch_bytes;  // the set does not depend on it
   enum class Writing { on, off } writing = Writing::on;       // off: --dry-run
+  std::int64_t pack = 0;     // tokens of the sequences that documents are packed into (packing.h); 0: they are not
+  bool deduplicate = false;  // of equal documents the first is kept
+  std::vector<std::string> fields = {};  // whose values are kept beside documents
+  bool chat = false;                     // the source holds conversations, so shards say which tokens are answers
 };
 
 struct BuildResult {
@@ -32,7 +36,9 @@ struct BuildResult {
   std::int64_t unknown_tokens = 0;  // in both splits: text for which the tokenizer has no token
   std::int64_t empty = 0;           // documents of white space or nothing: left out, but not counted as rejected
   std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
-  std::vector<Refusal> first_refusals;  // at most first_refusals_kept
+  std::int64_t duplicates = 0;              // documents that were left out because an equal one came before
+  std::int64_t sequences = 0, padding = 0;  // of a packed set: sequences in both splits, and tokens that fill them
+  std::vector<Refusal> first_refusals;      // at most first_refusals_kept
 };
 inline constexpr std::size_t first_refusals_kept = 3;
 std::string text_of(const Refusal& refusal);  // "a.jsonl, line 7: no key 'text'"

@@ -11,7 +11,7 @@ BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, con
   BuildResult result;
   NewSet set(tokenizer, options, precious_of(source, options), result);
   tokenize(
-      source, tokenizer, {options.threads, options.validation, options.stretch_bytes},
+      source, tokenizer, {options.threads, options.validation, options.stretch_bytes, options.deduplicate},
       [&](const TokenizedStretch& stretch) { set.add(stretch); }, [&](const Refusal& r) { set.refuse(r); }, progress);
   set.finish();
   return result;

@@ -203,6 +203,12 @@ void DocumentSource::require_text_everywhere() {
 
 void DocumentSource::require_use() const {
   if (kinds_.unknown > 0) return;
+  for (const bool chat : {true, false})
+    if (kinds_.plain > 0 && (chat ? options_.chat != nullptr : !options_.fields.empty()))
+      throw base::UsageError(base::text("{} is for JSON lines, and {} plain text",
+                                        base::setting_name(chat ? "chat-template" : "keep-field"),
+                                        kinds_.json == 0 ? "the input is" : "one input is"),
+                             "give JSON lines, in files that end in .jsonl");
   const auto inputs =
       inputs_.size() == 1 ? inputs_[0] == "-" ? std::string("standard input") : source_name(inputs_[0]) : "every input";
   if (options_.json_key && kinds_.json == 0)
@@ -236,8 +242,12 @@ void DocumentSource::take(Share share) {
 void DocumentSource::begin_piece(std::size_t least) {
   const auto& piece = pieces_[next_piece_];
   const auto& name = inputs_[piece.input];
-  const SplitRules rules{options_.split.value_or(TextSplit::whole), json_[piece.input],
-                         options_.json_key.value_or("text"), options_.largest_document};
+  const SplitRules rules{options_.split.value_or(TextSplit::whole),
+                         json_[piece.input],
+                         options_.json_key.value_or("text"),
+                         options_.largest_document,
+                         options_.chat,
+                         options_.fields};
   reading_ = std::make_unique<Reading>(name, piece, options_.poll, rules, least);
   reading_->piece = next_piece_;
   reading_->before = bytes_read_;

@@ -24,6 +24,8 @@ struct SourceOptions {
   // Called after every read, also after one that a signal interrupted. If it throws, the reading ends.
   std::function<void()> poll = {};
   FolderRules folders = {};
+  std::shared_ptr<const ChatTemplate> chat = {};  // JSON lines hold conversations
+  std::vector<std::string> fields = {};           // keys of JSON lines whose values are kept
 };
 
 struct Refusal {

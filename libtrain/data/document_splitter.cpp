@@ -4,6 +4,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/data/chat_line.h"
 #include "libtrain/data/json_line.h"
 
 #include <simdjson.h>
@@ -143,8 +144,9 @@ void StretchCutter::cut_rest(Stretch& out) {
 class DocumentSplitter::Work {
  public:
   void split(const Stretch& stretch, const SplitRules& rules, const std::function<void(std::string_view)>& take,
-             Findings& findings) {
+             Findings& findings, const TakeChat& take_chat) {
     rules_ = &rules;
+    take_chat_ = &take_chat;
     findings_ = &findings;
     take_ = &take;
     findings = {};
@@ -233,14 +235,27 @@ class DocumentSplitter::Work {
     if (parser_seen_ > lasting_parser) parser_ = simdjson::dom::parser(), parser_seen_ = 0;
     parser_seen_ = std::max(parser_seen_, text.size());
     simdjson::dom::element root;
-    if (parser_.parse(text.data(), text.size(), false).get(root)) return json_line_of_others(text, line);
+    if (parser_.parse(text.data(), text.size(), false).get(root))
+      return rules_->chat || !rules_->fields.empty() ? refuse(line, "not JSON") : json_line_of_others(text, line);
     simdjson::dom::object object;
     if (root.get(object)) return refuse(line, "not a JSON object");
+    if (const auto reason = find_fields(rules_->fields, object, fields_); !reason.empty()) return refuse(line, reason);
+    if (rules_->chat) return chat_line(object, line);
     std::optional<simdjson::dom::element> value;
     for (const auto field : object)
       if (field.key == rules_->json_key) value = field.value;  // the last of equal keys counts, as for most readers
     if (!value) return refuse(line, fmt::format("no key '{}'", rules_->json_key));
     json_text(*value, line);
+  }
+
+  void chat_line(const simdjson::dom::object& object, std::int64_t line) {
+    messages_.clear();
+    const auto reason = find_messages(*rules_->chat, object, messages_);
+    if (!reason.empty()) return refuse(line, reason);
+    if (std::all_of(messages_.begin(), messages_.end(), [](const auto& m) { return is_blank(m.content); }))
+      return refuse(line, empty_document);
+    findings_->silent = false;
+    (*take_chat_)(messages_);
   }
 
   void json_text(const simdjson::dom::element& value, std::int64_t line) {
@@ -276,14 +291,22 @@ class DocumentSplitter::Work {
   bool all_utf8_ = true;  // the whole stretch is UTF-8, and so is each document in it
   Findings* findings_ = nullptr;
   const std::function<void(std::string_view)>* take_ = nullptr;
+  const TakeChat* take_chat_ = nullptr;
+  std::vector<ChatMessage> messages_;
+
+ public:
+  std::vector<std::string> fields_;
 };
 
 DocumentSplitter::DocumentSplitter() : work_(std::make_unique<Work>()) {}
 DocumentSplitter::~DocumentSplitter() = default;
 
+std::span<const std::string> DocumentSplitter::fields() const { return work_->fields_; }
+
 void DocumentSplitter::split(const Stretch& stretch, const SplitRules& rules,
-                             const std::function<void(std::string_view)>& take, Findings& findings) {
-  work_->split(stretch, rules, take, findings);
+                             const std::function<void(std::string_view)>& take, Findings& findings,
+                             const TakeChat& take_chat) {
+  work_->split(stretch, rules, take, findings, take_chat);
 }
 
 }  // namespace trainyard::data

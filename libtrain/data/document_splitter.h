@@ -2,10 +2,13 @@
 // itself.
 #pragma once
 
+#include "libtrain/data/chat_template.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +23,9 @@ struct SplitRules {
   bool json_lines = false;             // one JSON object a line
   std::string json_key = "text";       // for JSON lines
   std::int64_t largest_document = 16;  // bytes, at least 16
+  // JSON lines hold conversations: `messages` with role and content, or `prompt` and `response`. Null: they hold texts.
+  std::shared_ptr<const ChatTemplate> chat = {};
+  std::vector<std::string> fields = {};  // keys of JSON lines whose values are kept beside a document
 };
 
 // A run of bytes of one input that consists of whole documents. Exception: text longer than the largest document may
@@ -86,6 +92,8 @@ struct Findings {
   std::vector<Fault> faults;
 };
 
+using TakeChat = std::function<void(std::span<const ChatMessage>)>;
+
 // Splits stretches. Each thread needs its own. Memory: for JSON the parser's, some 14 bytes for each byte of the
 // longest line.
 class DocumentSplitter {
@@ -96,8 +104,11 @@ class DocumentSplitter {
 
   // Calls take(document) for every good document, in order. A good document is UTF-8, not blank, and at most as long as
   // the largest. The view is valid only during the call.
+  // Where the rules have a chat template, take_chat(messages) is called instead.
   void split(const Stretch& stretch, const SplitRules& rules, const std::function<void(std::string_view)>& take,
-             Findings& findings);
+             Findings& findings, const TakeChat& take_chat = {});
+  // The values of the rules' fields, of the document that is taken now. Empty where the line has none.
+  std::span<const std::string> fields() const;
 
  private:
   class Work;

@@ -25,6 +25,8 @@ json entries_to_json(const std::vector<ShardEntry>& entries) {
                    {"payload_bytes", e.payload_bytes},
                    {"metadata_crc32c", e.metadata_crc32c}});
     if (e.tokens_crc32c) out.back()["tokens_crc32c"] = *e.tokens_crc32c;
+    if (e.answers_crc32c) out.back()["answers_crc32c"] = *e.answers_crc32c;
+    if (!e.field_tokens.empty()) out.back()["field_tokens"] = e.field_tokens;
   }
   return out;
 }
@@ -73,7 +75,22 @@ struct Index {
       damaged(fmt::format("{}: tokens of 2 bytes do not hold a vocabulary of {}", s.file, vocabulary));
     s.metadata_crc32c = crc(e, "metadata_crc32c");
     if (e.contains("tokens_crc32c")) s.tokens_crc32c = crc(e, "tokens_crc32c");
+    if (e.contains("answers_crc32c")) s.answers_crc32c = crc(e, "answers_crc32c");
+    if (e.contains("field_tokens")) s.field_tokens = field_tokens(e.at("field_tokens"), s);
     return s;
+  }
+
+  FieldTokens field_tokens(const json& fields, const ShardEntry& shard) const {
+    FieldTokens out;
+    for (const auto& [field, values] : fields.items()) {
+      std::int64_t sum = 0;
+      for (const auto& [value, tokens] : values.items())
+        sum += out[field][value] = whole(values, value.c_str(), 1, shard.tokens);
+      if (sum != shard.tokens)
+        damaged(fmt::format("{}: {} tokens by the field {}, and {} in all", shard.file, sum, base::excerpt(field),
+                            shard.tokens));
+    }
+    return out;
   }
 
   std::vector<ShardEntry> entries(const json& list, const char* split, std::int64_t vocabulary,
@@ -101,6 +118,8 @@ json index_to_json(const SetIndex& i) {
            {"train", entries_to_json(i.train)},
            {"validation", entries_to_json(i.validation)}};
   if (i.begin_of_document >= 0) out["begin_of_document"] = i.begin_of_document;
+  if (i.answers) out["answers"] = true;
+  if (i.packed_sequence > 0) out["packed_sequence"] = i.packed_sequence;
   if (i.unknown_tokens >= 0) out["unknown_tokens"] = i.unknown_tokens;
   return out;
 }
@@ -126,6 +145,8 @@ SetIndex index_from_json(const json& j, const std::string& where, IndexOf what) 
     if (j.contains("begin_of_document"))
       i.begin_of_document = static_cast<std::int32_t>(read.whole(j, "begin_of_document", 0, i.vocabulary - 1));
     if (j.contains("unknown_tokens")) i.unknown_tokens = read.whole(j, "unknown_tokens", 0, 2 * most_tokens);
+    if (j.contains("answers")) i.answers = j.at("answers").get<bool>();
+    if (j.contains("packed_sequence")) i.packed_sequence = read.whole(j, "packed_sequence", 1, most_tokens);
     std::set<std::string> files;
     i.train = read.entries(j.at("train"), "train", i.vocabulary, files);
     i.validation = read.entries(j.at("validation"), "validation", i.vocabulary, files);

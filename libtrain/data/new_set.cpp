@@ -68,6 +68,10 @@ std::vector<std::string> written_paths(const BuildOptions& options) {
 }
 
 void NewSet::check(const BuildOptions& options, const std::vector<std::string>& precious) {
+  if (options.pack >= options.shard_tokens)
+    throw base::UsageError(base::text("$shard-tokens {} holds no sequence of {} tokens, with one more",
+                                      options.shard_tokens, options.pack),
+                           base::text("$shard-tokens {} or more", options.pack + 1));
   if (!options.rejects.empty()) {
     refuse_rejects_within_output(options);
     refuse_foreign_rejects(options, precious);
@@ -87,31 +91,61 @@ NewSet::NewSet(const Tokenizer& tokenizer, const BuildOptions& options, const st
   if (!tokenizer.model().empty())
     base::write_file(folder_->path() + "/" + set_tokenizer_name(tokenizer), tokenizer.model());
   const auto files = std::make_shared<ShardFiles>(folder_->path(), tokenizer);
-  train_.emplace(files, "train", tokenizer, options.shard_tokens);
-  validation_.emplace(files, "validation", tokenizer, options.shard_tokens);
+  const auto writer_for = [&](const char* split) {
+    std::unique_ptr<Writer> writer(new Writer{.shards = {files, split, tokenizer, options.shard_tokens}});
+    if (options.chat) writer->shards.mark_answers();
+    if (!options.fields.empty()) writer->shards.keep_fields(options.fields);
+    if (options.pack > 0) writer->packing.emplace(writer->shards, options.pack, tokenizer.end_of_document());
+    return writer;
+  };
+  train_ = writer_for("train"), validation_ = writer_for("validation");
   if (options.rejects.empty()) return;
   rejects_.open(options.rejects, std::ios::trunc);
   if (!rejects_)
     throw base::EnvironmentError(fmt::format("cannot write {}: {}", options.rejects, std::strerror(errno)));
 }
 
-void NewSet::add(Split split, std::span<const std::int32_t> tokens, const std::string& source) {
+bool NewSet::is_new(TextHash hash) {
+  if (!options_.deduplicate || seen_.insert(hash)) return true;
+  ++result_.duplicates;
+  --result_.documents;
+  return false;
+}
+
+void NewSet::add(Split split, std::span<const std::int32_t> tokens, const std::string& source,
+                 const DocumentFacts& facts) {
   const bool validation = split == Split::validation;
-  (validation ? result_.validation_tokens : result_.train_tokens) += static_cast<std::int64_t>(tokens.size());
+  (validation ? result_.validation_tokens : result_.train_tokens) += std::ssize(tokens);
   if (const auto unknown = tokenizer_.unknown(); unknown >= 0)
     result_.unknown_tokens += std::count(tokens.begin(), tokens.end(), unknown);
-  if (folder_) (validation ? *validation_ : *train_).add(tokens, source);
+  if (!folder_) return;
+  auto& writer = writer_of(split);
+  if (writer.packing) writer.packing->add(writer.shards.stored(tokens), std::ssize(tokens), source, facts);
+  else writer.shards.add(tokens, source, facts);
 }
 
 void NewSet::add(const TokenizedStretch& stretch) {
-  result_.documents += static_cast<std::int64_t>(stretch.documents.size());
+  result_.documents += std::ssize(stretch.documents);
   result_.text_bytes += stretch.text_bytes;
-  result_.unknown_tokens += stretch.unknown_tokens;
-  stretch.for_each([&](Split split, const void* tokens, std::int64_t count) {
-    const bool validation = split == Split::validation;
-    (validation ? result_.validation_tokens : result_.train_tokens) += count;
-    if (folder_) (validation ? *validation_ : *train_).add(tokens, count, stretch.source);
+  if (!options_.deduplicate) result_.unknown_tokens += stretch.unknown_tokens;
+  stretch.for_each([&](const auto& document, const void* tokens, const DocumentFacts& facts) {
+    if (!is_new(document.hash)) return;
+    if (options_.deduplicate) result_.unknown_tokens += stretch.unknown_of(document, tokens, tokenizer_.unknown());
+    const bool validation = document.split == Split::validation;
+    (validation ? result_.validation_tokens : result_.train_tokens) += document.tokens;
+    if (!folder_) return;
+    auto& writer = writer_of(document.split);
+    if (writer.packing) writer.packing->add(tokens, document.tokens, stretch.source, facts);
+    else writer.shards.add(tokens, document.tokens, stretch.source, facts);
   });
+}
+
+std::vector<ShardEntry> NewSet::finish(Writer& writer) {
+  if (writer.packing) {
+    writer.packing->finish();
+    result_.sequences += writer.packing->sequences(), result_.padding += writer.packing->padding();
+  }
+  return writer.shards.finish();
 }
 
 void NewSet::refuse(const Refusal& r) {
@@ -140,8 +174,10 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
             : base::text("all went to validation: $validation 0 keeps them, or split it into more documents"));
   if (!folder_) return;
   SetIndex index = index_for(tokenizer_);
-  index.train = train_->finish();
-  index.validation = validation_->finish();
+  index.train = finish(*train_);
+  index.validation = finish(*validation_);
+  index.packed_sequence = options_.pack;
+  index.answers = options_.chat;
   if (tokenizer_.unknown() >= 0) index.unknown_tokens = result_.unknown_tokens;
   result_.train_shards = static_cast<std::int64_t>(index.train.size());
   result_.validation_shards = static_cast<std::int64_t>(index.validation.size());

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/data/build_options.h"
+#include "libtrain/data/packing.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/data/tokenizing.h"
 
@@ -30,8 +31,12 @@ class NewSet {
   // UsageError where the set or the list of refusals may not be written.
   static void check(const BuildOptions& options, const std::vector<std::string>& precious);
 
-  void add(Split split, std::span<const std::int32_t> tokens, const std::string& source);
+  void add(Split split, std::span<const std::int32_t> tokens, const std::string& source,
+           const DocumentFacts& facts = {});
   void add(const TokenizedStretch& stretch);
+  // Whether the set is to have a document of this text: false, and counted, if an equal one came before. Always true
+  // where the options do not ask for it.
+  bool is_new(TextHash hash);
   void refuse(const Refusal& refusal);
   // Publishes the set, or throws InputError as build_shards does. `before` is called first, with the text of
   // index.json.
@@ -44,7 +49,14 @@ class NewSet {
   const BuildOptions& options_;
   BuildResult& result_;
   std::optional<base::AtomicFolder> folder_;
-  std::optional<ShardWriter> train_, validation_;
+  struct Writer {
+    ShardWriter shards;
+    std::optional<PackingWriter> packing = {};
+  };
+  Writer& writer_of(Split split) { return split == Split::validation ? *validation_ : *train_; }
+  std::vector<ShardEntry> finish(Writer& writer);
+  std::unique_ptr<Writer> train_, validation_;
+  TextHashes seen_;
   std::ofstream rejects_;
 };
 

@@ -77,22 +77,27 @@ json settings_of(const DocumentSource& source, const Tokenizer& tokenizer, const
   for (std::size_t i = 0; i < source.inputs().size(); ++i)
     inputs.push_back({base::text_of_path(source.inputs()[i]), source.sizes()[i], last_change(source.inputs()[i])});
   const auto& s = source.options();
-  return {{"format", settings_format},
-          {"tasks", tasks},
-          {"tokenizer", source_name(tokenizer.name())},
-          {"tokenizer_crc32c", tokenizer.crc32c()},
-          {"vocabulary", tokenizer.vocabulary()},
-          {"end_of_document", tokenizer.end_of_document()},
-          {"begin_of_document", tokenizer.begin_of_document()},
-          {"special_tokens", tokenizer.reads_special() ? "read" : "text"},
-          {"shard_tokens", options.shard_tokens},
-          {"validation", options.validation},
-          {"json_key", base::text_of_path(s.json_key.value_or("text"))},
-          {"split", name_of(s.split.value_or(TextSplit::whole))},
-          {"max_document", s.largest_document},
-          {"rejects", base::text_of_path(options.rejects)},
-          {"max_rejects", options.largest_rejected},
-          {"inputs", inputs}};
+  json out{{"format", settings_format},
+           {"tasks", tasks},
+           {"tokenizer", source_name(tokenizer.name())},
+           {"tokenizer_crc32c", tokenizer.crc32c()},
+           {"vocabulary", tokenizer.vocabulary()},
+           {"end_of_document", tokenizer.end_of_document()},
+           {"begin_of_document", tokenizer.begin_of_document()},
+           {"special_tokens", tokenizer.reads_special() ? "read" : "text"},
+           {"shard_tokens", options.shard_tokens},
+           {"validation", options.validation},
+           {"json_key", base::text_of_path(s.json_key.value_or("text"))},
+           {"split", name_of(s.split.value_or(TextSplit::whole))},
+           {"max_document", s.largest_document},
+           {"rejects", base::text_of_path(options.rejects)},
+           {"max_rejects", options.largest_rejected},
+           {"inputs", inputs}};
+  if (options.deduplicate) out["deduplicate"] = true;
+  if (!options.fields.empty()) out["fields"] = options.fields;
+  if (options.pack > 0) out["pack"] = options.pack;
+  if (s.chat) out["chat_template"] = text_of(*s.chat);
+  return out;
 }
 
 Parts::Parts(const std::string& output, int tasks)
@@ -144,16 +149,20 @@ void Parts::write(int task, DocumentSource& source, const Tokenizer& tokenizer, 
   const auto files = std::make_shared<ShardFiles>(folder.path(), tokenizer);
   ShardWriter train(files, "train", tokenizer, options.shard_tokens),
       validation(files, "validation", tokenizer, options.shard_tokens);
+  if (options.deduplicate) train.keep_hashes(), validation.keep_hashes();
+  if (!options.fields.empty()) train.keep_fields(options.fields), validation.keep_fields(options.fields);
+  if (options.chat) train.mark_answers(), validation.mark_answers();
   const auto list = folder.path() + "/" + refused_file;
   std::ofstream refused(list);
   PartRecord record;
   tokenize(
-      source, tokenizer, {options.threads, options.validation, options.stretch_bytes},
+      source, tokenizer, {options.threads, options.validation, options.stretch_bytes, options.deduplicate},
       [&](const TokenizedStretch& stretch) {
         record.documents += static_cast<std::int64_t>(stretch.documents.size());
         record.text_bytes += stretch.text_bytes;
-        stretch.for_each([&](Split split, const void* tokens, std::int64_t count) {
-          (split == Split::validation ? validation : train).add(tokens, count, stretch.source);
+        stretch.for_each([&](const auto& document, const void* tokens, const DocumentFacts& facts) {
+          (document.split == Split::validation ? validation : train)
+              .add(tokens, document.tokens, stretch.source, facts);
         });
       },
       [&](const Refusal& r) {
@@ -166,6 +175,7 @@ void Parts::write(int task, DocumentSource& source, const Tokenizer& tokenizer, 
   record.index = index_for(tokenizer);
   record.index.train = train.finish();
   record.index.validation = validation.finish();
+  record.index.answers = options.chat;
   auto pieces = json::array();
   for (const auto& p : source.pieces())
     pieces.push_back({{"input", p.input},

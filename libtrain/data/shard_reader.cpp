@@ -79,6 +79,7 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
                     base::one_line(facts.tokenizer.value_or("not named")), base::one_line(index.tokenizer)),
         remedy);
   vocabulary_ = facts.vocabulary, end_of_document_ = facts.end_of_document;
+  divided_ = index.packed_sequence > 0;
   const auto info = h5.info("/tokens");
   if (info.shape.size() != 1 || info.offset < 0 || (info.dtype != base::DType::u16 && info.dtype != base::DType::u32))
     throw base::InputError(
@@ -112,6 +113,8 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
       !std::is_sorted(documents_.begin(), documents_.end()))
     throw base::InputError(fmt::format("shard {}: /documents does not rise from 0 to {} tokens", path_, tokens_),
                            remedy);
+  file_tokens_ = tokens_;
+  read_answers(h5, entry);
   if (!indexed_ || !h5.exists("/checksums")) return;
   const auto blocks = h5.info("/checksums").count();
   if (blocks != io::blocks_of(tokens_ * base::size_of(dtype_)))
@@ -119,6 +122,30 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
   sums_.resize(base::size(blocks));
   h5.read_dataset("/checksums", base::DType::u32, 0, blocks, sums_.data());
   checked_.resize(sums_.size());
+}
+
+void ShardReader::read_answers(const io::Hdf5File& h5, const ShardEntry& entry) {
+  if (!h5.exists("/answers")) {
+    if (indexed_ && entry.answers_crc32c.value_or(0) != 0)
+      throw base::InputError(fmt::format("shard {} has no /answers, which the index names", path_), remedy);
+    return;
+  }
+  const auto place = h5.info("/answers");
+  const auto count = place.count();
+  if (place.shape.size() != 1 || count < 0 || count % 2 != 0 || count > file_bytes_ / 8)
+    throw base::InputError(fmt::format("shard {}: {} ends of /answers in {} bytes", path_, count, file_bytes_), remedy);
+  std::vector<std::uint64_t> ends(base::size(count));
+  h5.read_dataset("/answers", base::DType::u64, 0, count, ends.data());
+  std::uint64_t before = 0;
+  for (std::size_t i = 0; i < ends.size(); i += 2) {
+    if (ends[i] < before || ends[i + 1] <= ends[i] || ends[i + 1] > static_cast<std::uint64_t>(tokens_))
+      throw base::InputError(fmt::format("shard {}: /answers does not rise from 0 to {} tokens", path_, tokens_),
+                             remedy);
+    before = ends[i + 1];
+    answers_.push_back({static_cast<std::int64_t>(ends[i]), static_cast<std::int64_t>(ends[i + 1])});
+  }
+  if (indexed_ && entry.answers_crc32c && base::crc32c(ends.data(), ends.size() * 8) != *entry.answers_crc32c)
+    throw base::InputError(fmt::format("shard {}: the checksum of its answers differs from the index", path_), remedy);
 }
 
 void ShardReader::rest() { file_.reset(); }
@@ -144,7 +171,7 @@ const io::BulkFile& ShardReader::file() {
 }
 
 void ShardReader::check_blocks(std::int64_t first_byte, std::int64_t end_byte) {
-  const auto bytes = tokens_ * base::size_of(dtype_);
+  const auto bytes = file_tokens_ * base::size_of(dtype_);
   for (auto b = first_byte / io::block_bytes;
        b * io::block_bytes < end_byte && b < static_cast<std::int64_t>(sums_.size()); ++b) {
     if (base::at(checked_, b)) continue;
@@ -159,6 +186,17 @@ void ShardReader::check_blocks(std::int64_t first_byte, std::int64_t end_byte) {
 
 void ShardReader::read(std::int64_t first, std::int64_t count, std::int32_t* out) {
   TRAINYARD_ASSERT(first >= 0 && first + count <= tokens_, "tokens {} to {} of {}", first, first + count, tokens_);
+  if (kept_.empty()) return read_stored(first, count, out);
+  auto run =
+      std::upper_bound(kept_.begin(), kept_.end(), first, [](auto at, const auto& k) { return at < k.place; }) - 1;
+  for (; count > 0; ++run) {
+    const auto end = run + 1 == kept_.end() ? tokens_ : (run + 1)->place, n = std::min(count, end - first);
+    read_stored(run->first + first - run->place, n, out);
+    first += n, count -= n, out += n;
+  }
+}
+
+void ShardReader::read_stored(std::int64_t first, std::int64_t count, std::int32_t* out) {
   const auto width = base::size_of(dtype_);
   const auto& from = file();
   check_blocks(first * width, (first + count) * width);
@@ -184,7 +222,7 @@ void ShardReader::verify_all() {
   for (std::int64_t at = 0; at < tokens_; at += static_cast<std::int64_t>(buffer.size())) {
     const auto n = std::min<std::int64_t>(static_cast<std::int64_t>(buffer.size()), tokens_ - at);
     read(at, n, buffer.data());
-    for (; indexed_ && end + 1 < documents_.end() && *end <= static_cast<std::uint64_t>(at + n); ++end)
+    for (; indexed_ && !divided_ && end + 1 < documents_.end() && *end <= static_cast<std::uint64_t>(at + n); ++end)
       if (*end > *(end - 1) && buffer[*end - 1 - static_cast<std::uint64_t>(at)] != end_of_document_)
         throw base::InputError(fmt::format("shard {}: document {} does not end with the end of document, {}", path_,
                                            end - documents_.begin() - 1, end_of_document_),
@@ -193,6 +231,46 @@ void ShardReader::verify_all() {
   if (tokens_crc32c_ && crc_of(file(), payload_, payload_ + tokens_ * base::size_of(dtype_), 0) != *tokens_crc32c_)
     throw base::InputError(fmt::format("shard {}: the checksum of its tokens differs from the index", path_), remedy);
   if (indexed_) sources();
+}
+
+DocumentFields ShardReader::fields() const {
+  return DocumentFields::read(io::Hdf5File::open(path_), std::ssize(documents_) - 1);
+}
+
+void ShardReader::keep_only(const std::string& field, const std::string& value) {
+  const auto all = fields();
+  std::vector<std::uint64_t> documents{0};
+  std::vector<AnswerSpan> answers;
+  auto next = answers_.begin();
+  for (std::int64_t d = 0; d + 1 < std::ssize(documents_); ++d) {
+    const auto begin = static_cast<std::int64_t>(base::at(documents_, d)),
+               end = static_cast<std::int64_t>(base::at(documents_, d + 1)),
+               place = static_cast<std::int64_t>(documents.back());
+    if (!all.has(d, field, value)) continue;
+    const bool goes_on = !kept_.empty() && kept_.back().first + place - kept_.back().place == begin;
+    if (!goes_on) kept_.push_back({place, begin});
+    documents.push_back(static_cast<std::uint64_t>(place + end - begin));
+    for (; next != answers_.end() && next->begin < end; ++next) {
+      const auto from = std::max(next->begin, begin);
+      if (next->end > from) answers.push_back({place + from - begin, place + std::min(next->end, end) - begin});
+      if (next->end > end) break;
+    }
+  }
+  if (kept_.empty()) kept_.push_back({0, 0});
+  documents_ = std::move(documents), answers_ = std::move(answers);
+  tokens_ = static_cast<std::int64_t>(documents_.back());
+}
+
+std::vector<TextHash> ShardReader::hashes() const {
+  const auto h5 = io::Hdf5File::open(path_);
+  if (!h5.exists("/hashes")) return {};
+  const auto count = h5.info("/hashes").count();
+  if (count != 2 * (std::ssize(documents_) - 1))
+    throw base::InputError(
+        fmt::format("shard {}: {} numbers of /hashes for {} documents", path_, count, documents_.size() - 1), remedy);
+  std::vector<TextHash> out(documents_.size() - 1);
+  h5.read_dataset("/hashes", base::DType::u64, 0, count, out.data());
+  return out;
 }
 
 std::vector<ShardReader::Source> ShardReader::sources() const {

@@ -55,6 +55,7 @@ std::vector<ShardEntry> scan(const std::string& folder, const std::string& sub, 
           fmt::format("{} has a vocabulary of {}, others {}", path, facts.vocabulary, index.vocabulary),
           "one set is made with one tokenizer");
     index.vocabulary = facts.vocabulary;
+    index.answers |= file.exists("/answers");
     index.end_of_document = facts.end_of_document;
     if (facts.tokenizer) index.tokenizer = index.tokenizer_source = *facts.tokenizer;
     if (facts.tokenizer_crc32c) index.tokenizer_crc32c = *facts.tokenizer_crc32c;
@@ -164,8 +165,10 @@ std::string identity_of(const SetIndex& index) {
   std::string text = fmt::format("{} {} {}", index.tokenizer, index.vocabulary, index.end_of_document);
   for (const auto* split : {&index.train, &index.validation}) {
     text += " :";
-    for (const auto& e : *split)
+    for (const auto& e : *split) {
       text += fmt::format(" {} {} {}", e.tokens, e.documents, e.tokens_crc32c.value_or(e.metadata_crc32c));
+      if (e.answers_crc32c) text += fmt::format(" {}", *e.answers_crc32c);
+    }
   }
   return fmt::format("{:016x}", base::site_hash("data", text));
 }

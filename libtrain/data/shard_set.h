@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ namespace trainyard::data {
 inline constexpr const char* shard_format = "trainyard.shard/1";
 inline constexpr const char* index_format = "trainyard.shards/1";
 
+// How many tokens the documents of each value have, by field and value.
+using FieldTokens = std::map<std::string, std::map<std::string, std::int64_t>>;
+
 struct ShardEntry {
   std::string file;  // relative to the set's folder
   std::int64_t tokens = 0, documents = 0;
@@ -28,6 +32,8 @@ struct ShardEntry {
   std::uint32_t metadata_crc32c = 0;
   // Of the payload of /tokens. Missing in old indexes and without an index.
   std::optional<std::uint32_t> tokens_crc32c = {};
+  std::optional<std::uint32_t> answers_crc32c = {};  // of /answers; missing where the set does not mark answers
+  FieldTokens field_tokens = {};
 };
 
 struct SetIndex {
@@ -40,7 +46,9 @@ struct SetIndex {
   std::int32_t begin_of_document = -1;  // first token of each document; -1: none
   std::int64_t unknown_tokens = -1;     // in both splits: text for which the tokenizer has no token; -1: not recorded
   std::vector<ShardEntry> train, validation;
-  bool checksummed = true;  // false: from scanning a folder without index.json
+  bool answers = false;              // shards say which tokens are answers
+  std::int64_t packed_sequence = 0;  // documents are packed into sequences of so many tokens; 0: they are not
+  bool checksummed = true;           // false: from scanning a folder without index.json
 };
 
 nlohmann::json index_to_json(const SetIndex& index);

@@ -121,6 +121,11 @@ ShardEntry ShardFiles::write_now(const Shard& shard) const {
   if (!shard.sources.empty())
     file.write_dataset("/sources", base::DType::u8, {static_cast<std::int64_t>(shard.sources.size())},
                        shard.sources.data());
+  if (shard.answers && !shard.answers->empty())
+    file.write_dataset("/answers", base::DType::u64, {std::ssize(*shard.answers)}, shard.answers->data());
+  shard.fields.write(file);
+  if (shard.hashes)
+    file.write_dataset("/hashes", base::DType::u64, {2 * std::ssize(*shard.hashes)}, shard.hashes->data());
   const auto token_place = file.create_dataset("/tokens", dtype, {token_count});
   const auto offset_place = file.create_dataset("/documents", base::DType::u64, {offset_count});
   file.close();
@@ -134,6 +139,8 @@ ShardEntry ShardFiles::write_now(const Shard& shard) const {
   bulk.sync();
   const auto crc = crc_outside(bulk, {{token_place, shard.token_bytes}});
   ShardEntry entry{shard.name, token_count, offset_count - 1, bulk.size(), token_place, shard.token_bytes, crc, sum};
+  entry.field_tokens = shard.fields.tokens();
+  if (shard.answers) entry.answers_crc32c = base::crc32c(shard.answers->data(), shard.answers->size() * 8);
   bulk.close();
   base::sync_folder(std::filesystem::path(path).parent_path().string());
   return entry;
@@ -144,32 +151,61 @@ ShardWriter::ShardWriter(std::shared_ptr<ShardFiles> files, std::string split, c
     : files_(std::move(files)), split_(std::move(split)), shard_tokens_(shard_tokens),
       dtype_(type_of_tokens(tokenizer)) {}
 
-void ShardWriter::add(std::span<const std::int32_t> document, const std::string& source) {
-  const auto count = static_cast<std::int64_t>(document.size());
-  if (dtype_ == base::DType::u32) return add(document.data(), count, source);
-  narrowed_.assign(document.begin(), document.end());
-  add(narrowed_.data(), count, source);
+void ShardWriter::keep_hashes() {
+  keeps_hashes_ = true;
+  shard_.hashes.emplace();
 }
 
-void ShardWriter::add(const void* tokens, std::int64_t count, const std::string& source) {
+void ShardWriter::keep_fields(const std::vector<std::string>& names) {
+  fields_ = names;
+  shard_.fields = DocumentFields(names);
+}
+
+void ShardWriter::mark_answers() {
+  marks_answers_ = true;
+  shard_.answers.emplace();
+}
+
+void ShardWriter::add(std::span<const std::int32_t> document, const std::string& source, const DocumentFacts& facts) {
+  add(stored(document), std::ssize(document), source, facts);
+}
+
+const void* ShardWriter::stored(std::span<const std::int32_t> tokens) {
+  if (dtype_ == base::DType::u32) return tokens.data();
+  narrowed_.assign(tokens.begin(), tokens.end());
+  return narrowed_.data();
+}
+
+void ShardWriter::add(const void* tokens, std::int64_t count, const std::string& source, const DocumentFacts& facts) {
   const auto* from = static_cast<const char*>(tokens);
-  const auto width = base::size_of(dtype_);
-  const auto held = static_cast<std::int64_t>(shard_.offsets.back());
-  if (held > 0 && held + count > shard_tokens_) close_shard();
-  while (count > shard_tokens_) {
-    add(from, shard_tokens_, source);
+  if (held() > 0 && held() + count > shard_tokens_) close_shard();
+  std::int64_t first = 0;
+  for (; count - first > shard_tokens_; first += shard_tokens_) {
+    add_piece({from + first * token_bytes(), shard_tokens_, first, source, facts});
     close_shard();
-    from += shard_tokens_ * width;
-    count -= shard_tokens_;
   }
-  if (count == 0) return;
-  if (!source.empty() && source != last_source_) {
-    shard_.sources += fmt::format("{}\t{}\n", shard_.offsets.size() - 1, source);
-    last_source_ = source;
+  if (first < count) add_piece({from + first * token_bytes(), count - first, first, source, facts});
+}
+
+void ShardWriter::add_piece(const Piece& piece) {
+  const auto end = piece.first + piece.count;
+  const auto& answers = piece.facts.answers;
+  TRAINYARD_ASSERT(answers.empty() || shard_.answers, "{} answers in a set that marks none", answers.size());
+  for (const auto& span : answers) {
+    const auto from = std::max(span.begin, piece.first), to = std::min(span.end, end);
+    if (from >= to) continue;
+    shard_.answers->push_back(static_cast<std::uint64_t>(held() + from - piece.first));
+    shard_.answers->push_back(static_cast<std::uint64_t>(held() + to - piece.first));
   }
-  shard_.append(from, count * width);
-  shard_.offsets.push_back(shard_.offsets.back() + static_cast<std::uint64_t>(count));
-  total_tokens_ += count;
+  shard_.fields.add(piece.facts.fields, piece.count);
+  if (shard_.hashes) shard_.hashes->push_back(piece.first == 0 ? piece.facts.hash : TextHash());
+  if (!piece.source.empty() && piece.source != last_source_) {
+    shard_.sources += fmt::format("{}\t{}\n", shard_.offsets.size() - 1, piece.source);
+    last_source_ = piece.source;
+  }
+  shard_.append(piece.tokens, piece.count * token_bytes());
+  shard_.offsets.push_back(shard_.offsets.back() + static_cast<std::uint64_t>(piece.count));
+  total_tokens_ += piece.count;
   ++total_documents_;
 }
 
@@ -177,6 +213,9 @@ void ShardWriter::close_shard() {
   if (shard_.offsets.size() == 1) return;
   shard_.name = fmt::format("{}/shard-{:05}.h5", split_, entries_.size());
   files_->write(std::exchange(shard_, {}), entries_.emplace_back());
+  if (marks_answers_) shard_.answers.emplace();
+  if (keeps_hashes_) shard_.hashes.emplace();
+  shard_.fields = DocumentFields(fields_);
   last_source_.clear();
 }
 

@@ -52,13 +52,26 @@ std::unique_ptr<base::FolderLock> hold(const Parts& parts) {
   return nullptr;
 }
 
+// The answers of a document, counted from its first token.
+std::vector<AnswerSpan> answers_within(std::span<const AnswerSpan> all, std::uint64_t begin, std::uint64_t end) {
+  const auto first = static_cast<std::int64_t>(begin), last = static_cast<std::int64_t>(end);
+  std::vector<AnswerSpan> out;
+  auto next = std::lower_bound(all.begin(), all.end(), first, [](const auto& span, auto at) { return span.end <= at; });
+  for (; next != all.end() && next->begin < last; ++next)
+    out.push_back({std::max(next->begin, first) - first, std::min(next->end, last) - first});
+  return out;
+}
+
 void add_documents(const Parts& parts, int task, const PartRecord& part, NewSet& set,
                    const std::function<void(std::int64_t)>& added) {
   std::vector<std::int32_t> document;
+  bool keep = true;  // the document, which may go on in the next shard
   for (const auto split : {Split::train, Split::validation})
     for (const auto& entry : split == Split::train ? part.index.train : part.index.validation) {
       ShardReader shard(parts.folder_of(task), part.index, entry);
       const auto sources = shard.sources();
+      const auto hashes = shard.hashes();
+      const auto fields = shard.fields();
       const auto places = shard.documents();
       std::string source;
       auto next = sources.begin();
@@ -67,7 +80,9 @@ void add_documents(const Parts& parts, int task, const PartRecord& part, NewSet&
         document.resize(places[d + 1] - places[d]);
         shard.read(static_cast<std::int64_t>(places[d]), static_cast<std::int64_t>(document.size()), document.data());
         // A document longer than a shard was split in its part at the places where the set splits it, and stays split.
-        set.add(split, document, source);
+        if (!hashes.empty() && hashes[d] != TextHash()) keep = set.is_new(hashes[d]);
+        const auto answers = answers_within(shard.answers(), places[d], places[d + 1]);
+        if (keep) set.add(split, document, source, {answers, {}, fields.values_of(static_cast<std::int64_t>(d))});
         added(static_cast<std::int64_t>(document.size()));
       }
     }

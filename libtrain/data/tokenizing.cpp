@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -25,6 +26,7 @@ class StretchTeam {
   StretchTeam(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options)
       : source_(source), tokenizer_(tokenizer), options_(options),
         slots_(options.threads > 1 ? base::size(options.threads) + 2 : 1) {
+    if (source.options().chat) chat_.emplace(*source.options().chat, tokenizer);
     team_.reserve(base::size(options.threads));
   }
   ~StretchTeam() {
@@ -133,11 +135,18 @@ class StretchTeam {
     made.documents.clear();
     made.narrow.clear();
     made.wide.clear();
+    made.answers.clear();
+    made.fields.clear();
     made.text_bytes = made.unknown_tokens = 0;
     made.source = slot.read.source;
     const bool narrow = tokenizer_.vocabulary() <= most_narrow;
     const auto end = tokenizer_.end_of_document(), begin = tokenizer_.begin_of_document();
+    const auto keep_fields = [&] {
+      const auto fields = splitter.fields();
+      made.fields.insert(made.fields.end(), fields.begin(), fields.end());
+    };
     const auto document = [&](std::string_view text) {
+      keep_fields();
       const auto before = narrow ? made.narrow.size() : made.wide.size();
       if (begin >= 0) narrow ? made.narrow.push_back(static_cast<std::uint16_t>(begin)) : made.wide.push_back(begin);
       if (narrow) {
@@ -149,9 +158,26 @@ class StretchTeam {
       }
       made.text_bytes += static_cast<std::int64_t>(text.size());
       made.documents.push_back({split_of_document(text, options_.validation),
-                                static_cast<std::int64_t>((narrow ? made.narrow.size() : made.wide.size()) - before)});
+                                static_cast<std::int64_t>((narrow ? made.narrow.size() : made.wide.size()) - before), 0,
+                                options_.hashes ? hash_of_text(text) : TextHash()});
     };
-    splitter.split(slot.read.stretch, slot.read.rules, document, slot.findings);
+    std::vector<std::int32_t> tokens;
+    const auto conversation = [&](std::span<const ChatMessage> messages) {
+      keep_fields();
+      const auto answers = std::ssize(made.answers);
+      tokens.clear();
+      chat_->encode(messages, tokens, made.answers);
+      if (narrow) made.narrow.insert(made.narrow.end(), tokens.begin(), tokens.end());
+      else made.wide.insert(made.wide.end(), tokens.begin(), tokens.end());
+      std::string text;
+      for (const auto& message : messages) {
+        made.text_bytes += std::ssize(message.content);
+        text.append(message.role->name).append(1, '\n').append(message.content).append(1, '\n');
+      }
+      made.documents.push_back({split_of_document(text, options_.validation), std::ssize(tokens),
+                                std::ssize(made.answers) - answers, options_.hashes ? hash_of_text(text) : TextHash()});
+    };
+    splitter.split(slot.read.stretch, slot.read.rules, document, slot.findings, conversation);
     if (const auto unknown = tokenizer_.unknown(); unknown >= 0)
       made.unknown_tokens = std::count(made.narrow.begin(), made.narrow.end(), unknown) +
                             std::count(made.wide.begin(), made.wide.end(), unknown);
@@ -160,6 +186,7 @@ class StretchTeam {
   DocumentSource& source_;
   const Tokenizer& tokenizer_;
   const TokenizingOptions& options_;
+  std::optional<EncodedChat> chat_;
   std::vector<Slot> slots_;
   // Numbers of stretches read and passed on. Only the caller's thread changes them.
   std::size_t head_ = 0, tail_ = 0;
@@ -179,13 +206,22 @@ Split split_of_document(std::string_view text, double share) {
   return place < share ? Split::validation : Split::train;
 }
 
-void TokenizedStretch::for_each(const std::function<void(Split, const void*, std::int64_t)>& each) const {
-  std::size_t at = 0;
+void TokenizedStretch::for_each(const Each& each) const {
+  std::size_t at = 0, answer = 0, field = 0;
+  const auto kept = documents.empty() ? 0 : fields.size() / documents.size();
   for (const auto& d : documents) {
     const void* tokens = narrow.empty() ? static_cast<const void*>(wide.data() + at) : narrow.data() + at;
-    each(d.split, tokens, d.tokens);
-    at += base::size(d.tokens);
+    each(d, tokens,
+         {std::span(answers).subspan(answer, base::size(d.answers)), d.hash, std::span(fields).subspan(field, kept)});
+    at += base::size(d.tokens), answer += base::size(d.answers), field += kept;
   }
+}
+
+std::int64_t TokenizedStretch::unknown_of(const Document& document, const void* tokens, std::int32_t token) const {
+  if (token < 0) return 0;
+  const auto count = [&](const auto* from) { return std::count(from, from + document.tokens, token); };
+  return narrow.empty() ? count(static_cast<const std::int32_t*>(tokens))
+                        : count(static_cast<const std::uint16_t*>(tokens));
 }
 
 void tokenize(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options,

@@ -23,11 +23,12 @@ std::int64_t at_least_one(std::int64_t sequence) {
 
 WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
                              const Windows& w)
-    : open_(base::size(most_open), -1), sequence_(at_least_one(w.sequence)), mask_(w.mask), order_(w.order),
-      seed_(w.seed), buffer_(base::size(w.sequence + 1)) {
+    : open_(base::size(w.open), -1), sequence_(at_least_one(w.sequence)), mask_(w.mask), order_(w.order), seed_(w.seed),
+      answers_only_(w.answers_only), buffer_(base::size(w.sequence + 1)) {
   shards_.reserve(split.size());
   for (const auto& entry : split) {
     shards_.emplace_back(folder, index, entry);
+    if (!w.field.empty()) shards_.back().keep_only(w.field, w.value);
     make_room(shards_.size() - 1);
     const auto windows = shards_.back().tokens() > 0 ? (shards_.back().tokens() - 1) / sequence_ : 0;
     first_window_.push_back(first_window_.back() + static_cast<std::uint64_t>(windows));
@@ -49,7 +50,7 @@ void WindowDataset::make_room(std::size_t opened) {
   next_open_ = (next_open_ + 1) % open_.size();
 }
 
-void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
+void WindowDataset::fill_as(std::uint64_t ordinal, std::uint64_t sample, const WindowPtrs& out) {
   const auto epoch = ordinal / count();
   auto window = ordinal % count();
   if (order_ == Order::keyed) window = base::Permutation(count(), seed_, epoch)(window);
@@ -68,10 +69,22 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
   } else {
     fill_documents(reader.documents(), first, out);
   }
+  if (answers_only_) leave_answers(reader.answers(), first, out);
   if (!masking_) return;
   const bool stored = order_ == Order::as_stored;
-  mask_tokens(*masking_, stored ? MaskDraws::of_evaluation(window) : MaskDraws::of_training(seed_, ordinal), sequence_,
+  mask_tokens(*masking_, stored ? MaskDraws::of_evaluation(window) : MaskDraws::of_training(seed_, sample), sequence_,
               out);
+}
+
+void WindowDataset::leave_answers(std::span<const AnswerSpan> answers, std::int64_t first,
+                                  const WindowPtrs& out) const {
+  auto next = std::lower_bound(answers.begin(), answers.end(), first + 1,
+                               [](const auto& span, auto at) { return span.end <= at; });
+  for (std::int64_t t = 0; t < sequence_; ++t) {
+    const auto target = first + t + 1;
+    if (next != answers.end() && next->end <= target) ++next;
+    if (next == answers.end() || target < next->begin) out.weights[t] = 0;
+  }
 }
 
 void WindowDataset::fill_documents(std::span<const std::uint64_t> documents, std::int64_t first,

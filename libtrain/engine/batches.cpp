@@ -12,7 +12,7 @@
 
 namespace trainyard::engine {
 
-Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch,
+Batches::Batches(data::WindowSource& training, data::WindowSource* validation, const plan::BatchPlan& batch,
                  int data_rank, int in_flight)
     : training_(training), validation_(validation), plan_(batch), rank_(data_rank),
       sizes_({batch.global_batch, batch.ramp}), buffers_(base::size(in_flight) + 1) {
@@ -82,6 +82,7 @@ void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) co
   x.batch.counted_there = base::View(seen + counted, base::DType::f64, {1}, device);
   x.batch.keys = reinterpret_cast<const std::uint64_t*>(seen + keys);
   x.batch.samples.resize(base::size(b));
+  x.batch.counted_of.resize(base::size(b));
 }
 
 void Batches::upload(Buffer& x) {
@@ -98,7 +99,7 @@ void Batches::release(Buffer& x) {
   if (exec_ != nullptr) x.used = exec_->record();
 }
 
-void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_sample, std::int64_t end) {
+void Batches::fill(Buffer& x, data::WindowSource& from, std::int64_t first_sample, std::int64_t end) {
   const base::TraceScope traced(base::traced::load, "fill", {first_sample});
   const auto T = training_.sequence();
   x.copied.wait();
@@ -110,7 +111,12 @@ void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_samp
                x.ends != nullptr ? x.ends + at : nullptr});
     if (first_sample + i >= end) std::fill_n(x.weights + at, T, std::uint8_t{0});
   }
-  x.batch.counted = std::count_if(x.weights, x.weights + plan_.micro_batch * T, [](std::uint8_t w) { return w != 0; });
+  x.batch.counted = 0;
+  for (std::int64_t i = 0; i < plan_.micro_batch; ++i) {
+    const auto* of_sequence = x.weights + i * T;
+    x.batch.counted += base::at(x.batch.counted_of, i) =
+        std::count_if(of_sequence, of_sequence + T, [](std::uint8_t w) { return w != 0; });
+  }
   *x.counted = static_cast<double>(x.batch.counted);
 }
 

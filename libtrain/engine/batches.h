@@ -1,7 +1,7 @@
 // Batches: the micro-batches of a rank, which the loader thread prepares ahead.
 #pragma once
 
-#include "libtrain/data/window_dataset.h"
+#include "libtrain/data/window_source.h"
 #include "libtrain/model/block.h"
 #include "libtrain/plan/grid/batch.h"
 #include "libtrain/plan/spec/objective.h"
@@ -25,7 +25,7 @@ class Batches {
  public:
   // If `training` hides tokens, the model attends in both directions, and `validation` hides tokens, too. Without
   // `validation` nothing can be validated. Both have windows of one length.
-  Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank,
+  Batches(data::WindowSource& training, data::WindowSource* validation, const plan::BatchPlan& batch, int data_rank,
           int in_flight = 1);
   ~Batches();
   std::int64_t sequence() const { return training_.sequence(); }
@@ -78,7 +78,7 @@ class Batches {
   void lay_out(Buffer& buffer, char* host, char* seen, base::Device device) const;
   void upload(Buffer& buffer);
   void release(Buffer& buffer);
-  void fill(Buffer& buffer, data::WindowDataset& from, std::int64_t first_sample,
+  void fill(Buffer& buffer, data::WindowSource& from, std::int64_t first_sample,
             std::int64_t end = std::numeric_limits<std::int64_t>::max());
   Buffer& ahead() { return buffers_[(current_ + 1) % buffers_.size()]; }
   std::vector<Buffer*> all();
@@ -86,8 +86,8 @@ class Batches {
   void after(std::int64_t& step, std::int64_t& micro) const;  // advances both to the rank's next micro-batch
   void work();
 
-  data::WindowDataset& training_;
-  data::WindowDataset* validation_;
+  data::WindowSource& training_;
+  data::WindowSource* validation_;
   plan::BatchPlan plan_;
   int rank_;
   plan::BatchSizes sizes_;                // of steps

@@ -8,6 +8,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/data/mixture.h"
 #include "libtrain/engine/loss_scale.h"
 #include "libtrain/engine/outlier_steps.h"
 #include "libtrain/plan/auto_setting.h"
@@ -71,12 +72,15 @@ std::vector<base::Field> fields_of(RunConfig& c) {
                        *checkpoints = "Checkpoints", *monitoring = "Monitoring";
   using T = base::FieldTrait;
   base::FieldVisitor v;
-  v("model", c.model, run, base::text("preset (listed below) or TOML file (see $help-model)"));
+  v("model", c.model, run, base::text("preset, or a TOML file ($help-model)"));
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
   v("lanes", c.lanes, run, "reduction lanes: slices of sums over tensor-parallel ranks; 0: the model's own",
     plan::ranges::lanes);
-  v("data", c.data, run, "folder of token shards, made by shard-data");
+  v("data", c.data, run, "folder of shard-data; a mixture: a:0.7,b:0.3");
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
+  v("data-temperature", c.data_temperature, run, "weights of sets: size^(1/X); 0: as given", {0, 1000});
+  v("max-epochs", c.max_epochs, run, "most times that a run reads a set; 0: no limit", {0, 1e9});
+  v.is({T::free_on_resume});
   v("output", c.output, run, "run folder: checkpoints, metrics, report");
   v("plan", c.plan, run,
     base::text("plan.json of partition-model; flags override it. auto: the lowest $zero that fits, or by $machine"));
@@ -86,6 +90,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("seed", c.seed, run, "seed of weights, data order and dropout", {0, std::numeric_limits<std::uint64_t>::max()});
   v.is({T::identity});
   v("document-mask", c.document_mask, run, "on: a token attends to its own document only", base::Words{{"off", "on"}});
+  v.is({T::evaluation, T::identity, T::of_checkpoint});
+  v("answers-only", c.answers_only, run, "only what the set marks as answers");
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("objective", c.objective, run, "what is learned: causal (next token), masked (hidden tokens), or auto: the model's",
     base::Words{{"auto", "causal", "masked"}});
@@ -100,7 +106,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::evaluation});
   v("offload-dir", c.offload_dir, how, base::text("folders for $offload; /a:3,/b:1 shares 3 to 1"));
   v.is({T::per_rank});
-  v("machine", c.machine, how, base::text("$plan auto: takes the fastest layout there (a name, TOML or profile)"));
+  v("machine", c.machine, how, base::text("$plan auto: fastest there (name, TOML, profile)"));
   v("memory-limit", c.memory_limit, how, "refuse to start if a rank needs more, such as 4GB", base::Bytes{});
   v.is({T::per_rank, T::evaluation});
   v("host-memory", c.host_memory, how, "the same, of the memory of a GPU's host", base::Bytes{});
@@ -156,7 +162,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("resume", c.resume, checkpoints,
     "auto: go on from the newest whole checkpoint; never; or the path of a checkpoint");
   v("init-from", c.init_from, checkpoints, "checkpoint or run whose weights a run begins with");
-  v("change", c.change, checkpoints, "settings of the run that this resume may change, as a,b,c");
+  v("change", c.change, checkpoints, "settings that this resume may change, as a,b,c");
   v("stop-after", c.stop_after, checkpoints,
     "save after this step and end with exit code 75 (0 if it is done already); 0: never", step_count);
   v("validate-every", c.validate_every, checkpoints, "steps between validation losses; 0: never", step_count);
@@ -165,7 +171,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("save-throttle", c.save_throttle, checkpoints,
     "most bytes a second that a save writes while steps go on; 0: no limit", {0, base::most_bytes});
   v.is({T::free_on_resume});
-  v("progress", c.progress, monitoring, "progress lines: auto (on a terminal often), always or never",
+  v("progress", c.progress, monitoring, "progress lines: auto, always or never",
     base::Words{{"auto", "always", "never"}});
   v.is({T::per_rank, T::evaluation});
   v("hang-timeout", c.hang_timeout, monitoring, "seconds without progress after which a hung rank is reported (exit 6)",
@@ -190,6 +196,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     c.schedule =
         schedule_text(schedule_of(colon == std::string::npos ? c.schedule : c.schedule + text.substr(colon), spelled));
   };
+  base::field_named(fields, "data", "a run").joined = data::joined_sets;
   check_when_set(fields, "loss-scale", [](const auto& text) { loss_scale_rule(text, base::DType::f32); });
   check_when_set(fields, "skip-outliers", [](const auto& text) { outlier_rule(text); });
   // Fields of the parallel layout come before `seed` in the group Run, before `learning-rate` in the optimizer's, and

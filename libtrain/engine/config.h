@@ -49,7 +49,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   // run
   std::string model = "gpt2-micro";  // preset or TOML file
   std::int64_t lanes = 0;            // reduction lanes; 0: not given (from_plan, from_checkpoint)
-  std::string data;                  // folder of token shards
+  std::string data;                  // folders of token shards (data::sets_of)
   std::string output;                // run folder
   std::string plan;                  // plan.json of partition-model, or auto_plan
   std::int64_t steps = 100;
@@ -93,6 +93,9 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   std::string offload_dir;      // comma-separated folders for what plan::Offload has on disk
   bool offload_auto = false;    // --offload auto: each start decides (auto_offload.h); `offload` is none
   bool recompute_auto = false;  // --recompute auto: the same (auto_plan.h)
+  bool answers_only = false;    // only answers are learned
+  double data_temperature = 0;  // weighs sets by size^(1 / X); 0: weights are given
+  double max_epochs = 0;        // the most times that a set is read; 0: no limit
   FromPlan from_plan;
   FromCheckpoint from_checkpoint;
   std::vector<std::string> from_flags;  // names of settings that the command line gave (unread_settings.h)

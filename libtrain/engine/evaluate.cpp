@@ -14,6 +14,7 @@
 #include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/data/masking.h"
+#include "libtrain/data/mixture.h"
 #include "libtrain/data/text_bytes.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/evaluator.h"
@@ -89,6 +90,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   r.data = text_at(s.provenance, "data", "");
   r.micro_batch = integer_of(s.identity, "micro_batch", 1);
   r.document_mask = text_at(s.identity, "document_mask", "off");
+  r.answers_only = s.identity.is_object() && s.identity.value("answers_only", nlohmann::json()) == true;
   r.dtype = base::traits_of(s.dtype).trains ? s.dtype : base::DType::f32;
   if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
   auto asked = c.run;
@@ -222,7 +224,12 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
   if (t.run.data.empty())
     throw base::UsageError(base::text("$data is missing: the folder that shard-data made"),
                            fmt::format("{} does not say what it was trained on", t.checkpoint));
-  require_tokens(data::read_index(t.run.data), t.state, t.run.data, t.checkpoint);
+  const auto named = data::sets_of(t.run.data, base::setting_name("data"));
+  if (named.size() > 1)
+    throw base::UsageError(base::text("an evaluation reads one set, and $data is {}", base::one_line(t.run.data)),
+                           base::text("$data {}", base::one_line(data::name_of(named.front()))));
+  const auto& folder = named.front().folder;
+  require_tokens(data::read_index(folder), t.state, folder, t.checkpoint);
   t.setup = make_setup(t.run, ranks, base::team_threads(t.run.threads, fair_threads));
   require_memory(c, t.setup.plan);
   if (c.split != "train" && c.split != "validation")
@@ -266,14 +273,14 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
     if (print() != found) throw_other_content("checkpoint, configuration or data index", t.run, files);
   });
   if (world.rank != 0) return;
-  if (const auto other = other_end_text(t.run.data, t.setup.index, t.checkpoint, t.state); !other.empty())
+  if (const auto other = other_end_text(t.setup.sets.front().folder, t.setup.index, t.checkpoint, t.state);
+      !other.empty())
     base::log_warning("{}", other);
 }
 
 std::int64_t windows_of(const EvaluateConfig& c, const Terms& t) {
-  std::vector<std::int64_t> tokens;
-  for (const auto& shard : *t.split) tokens.push_back(shard.tokens);
-  const auto sequence = t.setup.plan.sequence, there = plan::data_use(tokens, sequence).windows;
+  const auto sequence = t.setup.plan.sequence,
+             there = plan::data_use(tokens_of_shards(t.setup.sets.front(), *t.split), sequence).windows;
   if (c.sequences < 0)
     throw base::UsageError(base::text("$evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
   if (there == 0)
@@ -291,8 +298,8 @@ std::int64_t windows_of(const EvaluateConfig& c, const Terms& t) {
 // Counts the text behind the targets of each micro-batch, on the host and from windows of its own.
 class TextCounter {
  public:
-  TextCounter(const RunConfig& run, const data::SetIndex& index, data::WindowDataset& windows)
-      : text_(run.data, index), windows_(windows), i32_(4 * base::size(windows.sequence())),
+  TextCounter(const std::string& folder, const data::SetIndex& index, data::WindowDataset& windows)
+      : text_(folder, index), windows_(windows), i32_(4 * base::size(windows.sequence())),
         weights_(base::size(windows.sequence())) {}
   const std::string& why_not() const { return text_.why_not(); }
   // Of windows [first, end).
@@ -318,7 +325,7 @@ class TextCounter {
 Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& total) {
   if (total.targets == 0)
     throw nothing_counts(fmt::format("{} of {}", base::counted(t.sequences, "sequence"), t.run.data),
-                         t.setup.masking.has_value());
+                         counted_of(t.setup));
   if (!std::isfinite(total.mean()))
     throw base::CheckError(fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data,
                                        base::number_text(total.mean())),
@@ -329,7 +336,7 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
   e.objective = plan::name_of(plan::objective_of(t.state.model));
   if (t.setup.masking) e.mask_rate = t.setup.masking->rate, e.mask_words = t.run.mask_words == "on" ? "on" : "off";
   e.sequence = t.setup.plan.sequence, e.sequences = t.sequences;
-  for (const auto& shard : *t.split) e.split_tokens += shard.tokens;
+  for (const auto tokens : tokens_of_shards(t.setup.sets.front(), *t.split)) e.split_tokens += tokens;
   e.tokens = static_cast<std::int64_t>(total.targets);
   e.bytes = static_cast<std::int64_t>(total.bytes), e.unmeasured = static_cast<std::int64_t>(total.unmeasured);
   e.loss = total.mean();
@@ -405,12 +412,18 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   std::optional<Evaluator> evaluator;
   on_every_rank(world, exec, [&] {
     t.sequences = windows_of(config, t);
-    for (auto* set : {&windows, &text_windows})
-      set->emplace(t.run.data, t.setup.index, *t.split,
-                   data::WindowDataset::Windows{
-                       .sequence = shape.sequence, .mask = t.setup.mask, .order = data::Order::as_stored, .seed = 0});
+    const auto& set = t.setup.sets.front();
+    for (auto* each : {&windows, &text_windows})
+      each->emplace(set.folder, t.setup.index, *t.split,
+                    data::WindowDataset::Windows{.sequence = shape.sequence,
+                                                 .mask = t.setup.mask,
+                                                 .order = data::Order::as_stored,
+                                                 .seed = 0,
+                                                 .field = set.field,
+                                                 .value = set.value,
+                                                 .answers_only = t.run.answers_only});
     if (t.setup.masking) windows->hide(*t.setup.masking);
-    if (!masked) text.emplace(t.run, t.setup.index, *text_windows);
+    if (!masked) text.emplace(set.folder, t.setup.index, *text_windows);
     batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.reduction_position());
     evaluator.emplace(t.setup.plan, t.setup.step, world, *batches, residence(config));
   });

@@ -30,8 +30,16 @@ namespace {
 // Only runs with another optimizer than AdamW have this field in their identity. No resume may change it.
 constexpr const char* kept_optimizer = "optimizer";
 
-// Only runs that skip outliers have this field, so that the identities of other runs stay as they were.
-constexpr const char* kept_while_used = "skip_outliers";
+// Only runs that use them have these fields, so that the identities of other runs stay as they were. The values are
+// those of runs without them.
+const nlohmann::json& kept_while_used() {
+  static const nlohmann::json fields{{"skip_outliers", "none"}, {"answers_only", false}};
+  return fields;
+}
+
+void add_unused(nlohmann::json& identity) {
+  for (const auto& item : kept_while_used().items()) identity.emplace(item.key(), item.value());
+}
 
 using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
@@ -156,7 +164,7 @@ nlohmann::json current_identity(nlohmann::json identity) {
   identity.emplace("start_learning_rate", 0.0);
   identity.emplace("decay_embeddings", "off");
   identity.emplace("optimizer", plan::default_optimizer);
-  identity.emplace(kept_while_used, "none");
+  add_unused(identity);
   return identity;
 }
 
@@ -178,7 +186,7 @@ std::vector<std::string> split_names(const std::string& text) {
 
 void require_known_fields(const nlohmann::json& now, const std::vector<std::string>& wanted) {
   auto identity = now;
-  if (identity.is_object()) identity.emplace(kept_while_used, "none");
+  if (identity.is_object()) add_unused(identity);
   RunConfig usual;
   const auto settings = fields_of(usual);
   std::vector<std::string> names;
@@ -209,7 +217,8 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
   std::vector<std::string> given;  // by --change
   for (const auto& name : allowed) given.push_back(change_name(settings, name));
   auto ours = now;
-  if (checkpoint.contains(kept_while_used)) ours.emplace(kept_while_used, "none");
+  for (const auto& item : kept_while_used().items())
+    if (checkpoint.contains(item.key())) ours.emplace(item.key(), item.value());
   for (const auto& item : ours.items()) {
     const auto was = checkpoint.contains(item.key()) ? checkpoint[item.key()] : nlohmann::json();
     if (item.key() == "model") {

@@ -46,6 +46,7 @@ nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, cons
     const bool of_masking = f.name == "mask-rate" || f.name == "mask-words";
     if (of_masking && !masking) continue;
     if (f.name == "skip-outliers" && decided.skip_outliers == "none") continue;
+    if (f.name == "answers-only" && !decided.answers_only) continue;
     if (f.has(base::FieldTrait::identity) || optimizer.reads(f.name)) out[plan::key_of(f)] = value_of(f);
   }
   if (optimizer.name != plan::default_optimizer) out["optimizer"] = optimizer.name;

@@ -11,6 +11,11 @@ namespace trainyard::engine {
 
 void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
                    const EvaluateMicros& evaluate, MicroLoss& total) {
+  reduce_losses(world, communication, first, end, evaluate, [&](std::int64_t) -> MicroLoss& { return total; });
+}
+
+void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
+                   const EvaluateMicros& evaluate, const TotalOf& total_of) {
   constexpr std::int64_t width = sizeof(MicroLoss) / sizeof(double);
   const auto rows = world.topology.rows_with_losses(world.size);
   const std::int64_t ranks = rows.ranks, mine = world.reduction_position(), each = (end - first + ranks - 1) / ranks;
@@ -25,6 +30,7 @@ void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first
   for (std::int64_t i = 0; i < end - first; ++i) {
     const auto at = base::place_of_micro_batch(i, 1, ranks);
     const auto& micro = base::at(all, rows.row(at.rank) * each + at.place);
+    auto& total = total_of(first + i);
     total.sum += micro.sum;
     total.targets += micro.targets;
     total.bytes += micro.bytes;

@@ -26,5 +26,9 @@ using EvaluateMicros = std::function<void(std::span<const std::int64_t> micros, 
 // ranks of a replica evaluate the same micro-batches, and each pipeline stage its part of the layers. Collective.
 void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
                    const EvaluateMicros& evaluate, MicroLoss& total);
+// The same, where `total_of` names what the loss of a micro-batch is added to.
+using TotalOf = std::function<MicroLoss&(std::int64_t micro)>;
+void reduce_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
+                   const EvaluateMicros& evaluate, const TotalOf& total_of);
 
 }  // namespace trainyard::engine

@@ -105,6 +105,15 @@ nlohmann::ordered_json json_of(const GateMetrics& gates) {
   return out;
 }
 
+nlohmann::ordered_json json_of(const SetMetrics& set) {
+  nlohmann::ordered_json out{{"set", set.name}, {"sequences", set.sequences}, {"tokens", set.tokens}};
+  if (set.loss) out["loss"] = number(*set.loss);
+  out["sequences_seen"] = set.sequences_seen;
+  out["epochs"] = set.epochs;
+  if (set.validation_loss) out["validation_loss"] = number(*set.validation_loss);
+  return out;
+}
+
 }  // namespace
 
 std::string to_json_line(const StepMetrics& m) {
@@ -141,6 +150,7 @@ std::string to_json_line(const StepMetrics& m) {
     j["experts"] = json_of(*m.gates);
   }
   if (m.expert_rounds > 0) j["expert_rounds"] = m.expert_rounds;
+  for (const auto& set : m.sets) j["sets"].push_back(json_of(set));
   if (!m.time.empty()) j["time"] = m.time;
   if (!m.host.empty()) j["host"] = m.host;
   return j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -9,8 +9,19 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainyard::engine {
+
+// What a step reports of a shard set, if the run mixes several.
+struct SetMetrics {
+  std::string name;
+  std::int64_t sequences = 0, tokens = 0;  // of the step; tokens: its counted targets
+  std::optional<double> loss = {};         // mean over these; none: the step has none of them
+  std::int64_t sequences_seen = 0;         // since the beginning of the run
+  double epochs = 0;                       // how often the set was read
+  std::optional<double> validation_loss = {};
+};
 
 // What one step reports, already agreed by all ranks. Times are seconds of the slowest rank. Hidden communication is
 // communication during which compute went on.
@@ -42,6 +53,7 @@ struct StepMetrics {
   double outlier_limit = 0;
   std::optional<double> disk_wait_seconds;  // that a rank was blocked on its disk, the longest; if states lie there
   std::optional<double> predicted_step_seconds;  // by the plan's file, if it predicts this run's steps (step_watch.h)
+  std::vector<SetMetrics> sets;                  // of a run that mixes sets
 };
 
 std::string to_json_line(const StepMetrics& m);  // loss and norm with all their digits

@@ -220,7 +220,8 @@ void read_factored_states(const Start& start, Trainer& trainer, checkpoint::Read
 
 // Weights know tokens by number, so tokens of another tokenizer are other text to them, even if it has as many tokens.
 void require_tokenizer(const checkpoint::RunState& state, const RunSetup& setup, const std::string& checkpoint) {
-  const auto& c = setup.config;
+  auto c = setup.config;
+  c.data = setup.sets.front().folder;
   const auto& index = setup.index;
   const auto tokenizer = tokenizer_of(state);
   if (!tokenizer || tokenizer->made(index)) {
@@ -271,7 +272,10 @@ Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, Run
   if (start.path.empty()) require_unused(c.output);
   if (start.path.empty() && !c.init_from.empty())
     start = {checkpoint_named(base::setting_name("init-from"), c.init_from), true};
-  if (start.path.empty() || start.weights_only) require_counters(setup.plan.model, c, 0, 0);
+  if (start.path.empty() || start.weights_only) {
+    require_counters(setup.plan.model, c, 0, 0);
+    require_epochs(setup.sets, c, setup.plan.sequence, 0, 0);
+  }
   if (start.path.empty()) return start;
   auto reader = checkpoint::reading({start.path}, [&] { return checkpoint::Reader(start.path); });
   if (touch == RunFolder::held) mend_view(reader, folder);
@@ -297,6 +301,7 @@ Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, Run
   start.loss_scale = reader.state().loss_scale;
   start.outlier_window = reader.state().outlier_window;
   require_counters(setup.plan.model, c, start.step, start.samples_seen);
+  require_epochs(setup.sets, c, setup.plan.sequence, start.step, start.samples_seen);
   std::error_code error;
   start.own = std::filesystem::equivalent(start.path, folder + "/" + checkpoint::step_name(start.step), error);
   if (base::is_unreadable(error.value())) base::throw_cannot_read("look at", start.path, error.value());

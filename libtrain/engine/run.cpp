@@ -96,14 +96,15 @@ std::string amounts_text(const RunSetup& setup) {
 }
 
 void warn_of_what_is_left_out(const RunSetup& setup) {
-  const auto& config = setup.config;
-  if (const auto set = data::set_around(config.data); !set.empty())
-    base::log_warning(
-        "{} is a part of the shard set {}: only its own shards are read, without checksums and without "
-        "a validation split; $data {} has all",
-        config.data, set, set);
-  const auto text = plan::left_out_text(data_use_of(setup), setup.plan.sequence);
-  if (!text.empty()) base::log_warning("{}", text);
+  for (const auto& each : setup.sets) {
+    if (const auto set = data::set_around(each.folder); !set.empty())
+      base::log_warning(
+          "{} is a part of the shard set {}: only its own shards are read, without checksums and without "
+          "a validation split; $data {} has all",
+          each.folder, set, set);
+    const auto text = plan::left_out_text(data_use_of(each, setup.plan.sequence), setup.plan.sequence);
+    if (!text.empty()) base::log_warning("{}{}", setup.sets.size() > 1 ? each.folder + ": " : "", text);
+  }
   if (const auto idle = plan::idle_text(setup.plan.batch()); !idle.empty()) base::log_warning("{}", idle);
 }
 

@@ -13,6 +13,7 @@
 #include "libtrain/engine/rank_record.h"
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/same_settings.h"
+#include "libtrain/engine/set_metrics.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/spec/layer_model.h"
@@ -55,8 +56,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 RunLoop::RunLoop(const RunContext& run)
     : run_(run), config_(run.setup.config), windows_(run.setup),
-      batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
-               run.world.reduction_position(),
+      batches_(windows_.training(), windows_.validation(), run.setup.plan.batch(), run.world.reduction_position(),
                plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_), gate_watch_(run.setup.plan.model),
       disk_watch_(disk_wait_of(trainer_)), step_watch_(prediction_for(config_.from_plan.as_read, run.setup.plan)) {}
@@ -200,11 +200,21 @@ bool RunLoop::finish_step(RunResult& result) {
   if (config_.save_every > 0 && step_ % config_.save_every == 0 && step_ < config_.steps)
     writing = saving_->take(progress());
   StepMetrics m = metrics_of(outcome);
+  m.sets = metrics_of_sets({.batch = batches_.batch_of(step_ - 1),
+                            .first_sample = batches_.sizes().samples_after(step_ - 1),
+                            .sequence = run_.setup.plan.sequence,
+                            .own = outcome.losses_of_sequences},
+                           run_.setup.sets, windows_.mixture(), run_.world, trainer_.communication());
   const double ended = now();
   m.step_seconds = ended - begin - writing;
   disk_watch_.add(m.step_seconds);
   if (config_.validate_every > 0 && (step_ % config_.validate_every == 0 || step_ == config_.steps)) {
-    m.validation_loss = trainer_.validate(run_.setup.validation_sequences);
+    std::vector<std::int64_t> sequences;
+    for (const auto& set : run_.setup.sets)
+      if (set.validation_sequences > 0) sequences.push_back(set.validation_sequences);
+    const auto found = trainer_.validate_sets(sequences);
+    m.validation_loss = found.loss;
+    add_validation(found.of_sets, run_.setup.sets, m.sets);
     ++validations_done_;
   }
   finished_at_ = now();

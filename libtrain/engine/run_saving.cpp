@@ -58,7 +58,7 @@ void RunSaving::settle_in_folder(const Start& start) {
   const auto& config = run_.setup.config;
   const auto from = start.weights_only ? std::string() : start.path;
   const auto place = on_rank_zero(run_.world, trainer_.communication(), [&] {
-    keep_tokenizer(config.output, config.data, run_.setup.index);
+    keep_tokenizer(config.output, run_.setup.sets.front().folder, run_.setup.index);
     return settle(config.output, from, start.step);
   });
   if (place == from) return;

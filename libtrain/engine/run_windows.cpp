@@ -6,6 +6,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/data_use.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +19,7 @@ namespace {
 
 // Reads at most `most` windows in their order, until one has a target that counts. That is the first, except in data
 // that cannot teach. InputError if none of these has one; `what` is the name of the data.
-void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most) {
+void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most, Counted counted) {
   const auto T = windows.sequence();
   std::vector<std::int32_t> i32(4 * base::size(T));
   std::vector<std::uint8_t> weights(base::size(T));
@@ -27,48 +28,71 @@ void require_target(data::WindowDataset& windows, const std::string& what, std::
     windows.fill(w, window);
     if (std::any_of(weights.begin(), weights.end(), [](auto weight) { return weight != 0; })) return;
   }
-  throw nothing_counts(windows.count() > most ? fmt::format("the first {} windows of {}", most, what) : what,
-                       windows.hides());
+  throw nothing_counts(windows.count() > most ? fmt::format("the first {} windows of {}", most, what) : what, counted);
 }
 
-// The folder of the shards. InputError if they hold no window.
-const std::string& folder_with_windows(const RunSetup& setup) {
-  if (data_use_of(setup).windows > 0) return setup.config.data;
+// InputError if the shards of a set hold no window.
+void require_windows(const RunSet& set, std::int64_t sequence) {
+  if (data_use_of(set, sequence).windows > 0) return;
   std::int64_t longest = 0;
-  for (const auto& shard : setup.index.train) longest = std::max(longest, shard.tokens);
+  for (const auto tokens : tokens_of_shards(set, set.index.train)) longest = std::max(longest, tokens);
   throw base::InputError(
-      fmt::format("{} holds no window of {} tokens: {} shard has {}", setup.config.data, setup.plan.sequence + 1,
-                  setup.index.train.size() == 1 ? "its only" : "its largest", base::counted(longest, "token")),
+      fmt::format("{} holds no window of {} tokens: {} shard has {}", text_of(set), sequence + 1,
+                  set.index.train.size() == 1 ? "its only" : "its largest", base::counted(longest, "token")),
       longest > 1 ? base::text("give more text, or at most $sequence {}", longest - 1) : "give more text");
+}
+
+// How a run that has read `samples` sequences has read a set of a mixture.
+std::string reading_of_set(const RunSet& set, const plan::DataUse& use, double share, std::uint64_t samples) {
+  const auto epochs = static_cast<double>(samples) / static_cast<double>(std::max<std::int64_t>(1, use.windows));
+  return fmt::format("\n  {}: {:.4g} % of the sequences; {} of {}, {} epochs", base::one_line(set.name), 100 * share,
+                     base::count_text(static_cast<std::int64_t>(samples)), base::counted(use.windows, "window"),
+                     base::number_text(epochs));
 }
 
 }  // namespace
 
-RunWindows::RunWindows(const RunSetup& setup)
-    : training(folder_with_windows(setup), setup.index, setup.index.train,
-               {.sequence = setup.plan.sequence,
-                .mask = setup.mask,
-                .order = data::Order::keyed,
-                .seed = setup.config.seed}) {
-  if (setup.config.validate_every > 0)
-    validation.emplace(setup.config.data, setup.index, setup.index.validation,
-                       data::WindowDataset::Windows{.sequence = setup.plan.sequence,
-                                                    .mask = setup.mask,
-                                                    .order = data::Order::as_stored,
-                                                    .seed = setup.config.seed});
-  if (setup.masking) {
-    training.hide(*setup.masking);
-    if (validation) validation->hide(*setup.masking);
+RunWindows::RunWindows(const RunSetup& setup) {
+  const auto of = [&](const RunSet& set, const std::vector<data::ShardEntry>& split, data::Order order,
+                      std::deque<data::WindowDataset>& windows) {
+    windows.emplace_back(set.folder, set.index, split,
+                         data::WindowDataset::Windows{
+                             .sequence = setup.plan.sequence,
+                             .mask = setup.mask,
+                             .order = order,
+                             .seed = setup.config.seed,
+                             .open = std::max(1, data::WindowDataset::most_open / static_cast<int>(setup.sets.size())),
+                             .field = set.field,
+                             .value = set.value,
+                             .answers_only = setup.config.answers_only});
+    if (setup.masking) windows.back().hide(*setup.masking);
+  };
+  const bool all_count = setup.mask == data::DocumentMask::off && !setup.masking && !setup.config.answers_only;
+  std::vector<std::int64_t> counts;
+  for (const auto& set : setup.sets) {
+    require_windows(set, setup.plan.sequence);
+    of(set, set.index.train, data::Order::keyed, training_);
+    if (!all_count) require_target(training_.back(), text_of(set), 1000, counted_of(setup));
+    if (set.validation_sequences == 0) continue;
+    of(set, set.index.validation, data::Order::as_stored, validation_);
+    counts.push_back(set.validation_sequences);
+    if (!all_count)
+      require_target(validation_.back(), "the validation split of " + text_of(set),
+                     base::size(set.validation_sequences), counted_of(setup));
   }
-  if (setup.mask == data::DocumentMask::off && !setup.masking) return;  // all targets count
-  require_target(training, setup.config.data, 1000);
-  if (validation)
-    require_target(*validation, "the validation split of " + setup.config.data,
-                   static_cast<std::uint64_t>(setup.validation_sequences));
+  mixed_.emplace(training_, mixture_of(setup.sets, setup.config.seed));
+  if (!counts.empty()) validated_.emplace(validation_, counts);
 }
 
-base::InputError nothing_counts(const std::string& what, bool hides) {
-  if (hides)
+Counted counted_of(const RunSetup& setup) {
+  return setup.masking ? Counted::hidden : setup.config.answers_only ? Counted::answers : Counted::all;
+}
+
+base::InputError nothing_counts(const std::string& what, Counted counted) {
+  if (counted == Counted::answers)
+    return base::InputError(fmt::format("no target of {} counts: none is an answer", what),
+                            base::text("give text with answers, or leave $answers-only out"));
+  if (counted == Counted::hidden)
     return base::InputError(
         fmt::format("no target of {} counts: all tokens are ends of documents, which are never hidden", what),
         "give text with words in it");
@@ -76,19 +100,25 @@ base::InputError nothing_counts(const std::string& what, bool hides) {
                           base::text("$document-mask off, or longer documents"));
 }
 
-plan::DataUse data_use_of(const RunSetup& setup) {
-  std::vector<std::int64_t> tokens;
-  for (const auto& shard : setup.index.train) tokens.push_back(shard.tokens);
-  return plan::data_use(tokens, setup.plan.sequence);
-}
-
 std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples) {
-  const auto use = data_use_of(setup);
-  auto text = plan::data_use_text(use, setup.plan.sequence);
-  if (const auto epochs = plan::epochs_text(use, steps, samples); !epochs.empty()) text += "; " + epochs;
+  const auto sequence = setup.plan.sequence;
+  std::string text, of_sets;
+  if (setup.sets.size() == 1) {
+    const auto use = data_use_of(setup.sets.front(), sequence);
+    text = plan::data_use_text(use, sequence);
+    if (const auto epochs = plan::epochs_text(use, steps, samples); !epochs.empty()) text += "; " + epochs;
+  } else {
+    const auto mixture = mixture_of(setup.sets, setup.config.seed);
+    const auto counts = mixture.counts(base::size(samples));
+    text = fmt::format("data: {} sets, windows of {} tokens; in {}", setup.sets.size(), base::count_text(sequence + 1),
+                       base::counted(steps, "step"));
+    for (std::size_t k = 0; k < setup.sets.size(); ++k)
+      of_sets += reading_of_set(setup.sets[k], data_use_of(setup.sets[k], sequence), mixture.share(static_cast<int>(k)),
+                                counts[k]);
+  }
   if (setup.validation_sequences > 0)
     text += fmt::format("; a validation reads {}", base::counted(setup.validation_sequences, "sequence"));
-  return text;
+  return text + of_sets;
 }
 
 }  // namespace trainyard::engine

@@ -2,30 +2,38 @@
 #pragma once
 
 #include "libtrain/base/error.h"
-#include "libtrain/data/window_dataset.h"
+#include "libtrain/data/mixed_windows.h"
 #include "libtrain/engine/setup.h"
-#include "libtrain/plan/data_use.h"
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 
 namespace trainyard::engine {
 
 // InputError if the shards hold less than the run asks for, or no target that counts.
-struct RunWindows {
+class RunWindows {
+ public:
   explicit RunWindows(const RunSetup& setup);
+  data::WindowSource& training() { return *mixed_; }
+  data::WindowSource* validation() { return validated_ ? &*validated_ : nullptr; }  // null: there is none
+  const data::Mixture& mixture() const { return mixed_->mixture(); }
 
-  data::WindowDataset training;
-  std::optional<data::WindowDataset> validation;
+ private:
+  std::deque<data::WindowDataset> training_, validation_;
+  std::optional<data::MixedWindows> mixed_;
+  std::optional<data::ConsecutiveWindows> validated_;
 };
 
-// The error for data in which no target counts. `what` names the data; `hides` says that hidden tokens are the targets.
-base::InputError nothing_counts(const std::string& what, bool hides);
+// The error for data in which no target counts. `what` names the data.
+enum class Counted { all, hidden, answers };
+base::InputError nothing_counts(const std::string& what, Counted counted);
+Counted counted_of(const RunSetup& setup);
 
-plan::DataUse data_use_of(const RunSetup& setup);  // of the training split
 // One line about a run that has read, or will have read, `samples` sequences after `steps` steps: "data: 4,320 windows
-// of 129 tokens, with 98.2 % of the training tokens; in 500 steps each is read 3.7 times (epochs)".
+// of 129 tokens, with 98.2 % of the training tokens; in 500 steps each is read 3.7 times (epochs)". A line for each set
+// of a mixture follows.
 std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples);
 
 }  // namespace trainyard::engine

@@ -66,24 +66,25 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
 
 // How many sequences a validation has. Without --validation-sequences: whole micro-batches of what is there, at most 64
 // sequences or one micro-batch.
-std::int64_t validation_sequences_of(const RunConfig& c, const data::SetIndex& index, std::int64_t sequence) {
+std::int64_t validation_sequences_of(const RunConfig& c, const RunSet& set, std::int64_t sequence) {
   constexpr std::int64_t usual = 64;
-  if (c.validate_every == 0) return 0;
-  std::vector<std::int64_t> tokens;
-  for (const auto& shard : index.validation) tokens.push_back(shard.tokens);
-  const auto there = plan::data_use(tokens, sequence).windows;
+  if (c.validate_every == 0 || set.index.validation.empty()) return 0;
+  const auto there = plan::data_use(tokens_of_shards(set, set.index.validation), sequence).windows;
   if (c.validation_sequences > there)
-    throw base::InputError(base::text("the validation split holds {} sequences, $validation-sequences asks for {}",
-                                      there, c.validation_sequences),
-                           base::text("lower $validation-sequences, or make shards with a larger $validation"));
+    throw base::InputError(
+        base::text("the validation split of {} holds {} sequences, $validation-sequences asks for {}", text_of(set),
+                   there, c.validation_sequences),
+        base::text("lower $validation-sequences, or make shards with a larger $validation"));
   if (c.validation_sequences > 0) return c.validation_sequences;
   if (there == 0)
-    throw base::InputError(fmt::format("the validation split of {} holds no window of {} tokens", c.data, sequence + 1),
-                           base::text("a shorter $sequence, shards with a larger $validation, or no $validate-every"));
+    throw base::InputError(
+        fmt::format("the validation split of {} holds no window of {} tokens", text_of(set), sequence + 1),
+        base::text("a shorter $sequence, shards with a larger $validation, or no $validate-every"));
   const auto micro_batches = std::min(there, std::max(usual, c.micro_batch)) / c.micro_batch;
   if (micro_batches == 0)
     throw base::InputError(
-        base::text("the validation split holds {} sequences, and $micro-batch is {}", there, c.micro_batch),
+        base::text("the validation split of {} holds {} sequences, and $micro-batch is {}", text_of(set), there,
+                   c.micro_batch),
         base::text("lower $micro-batch, make shards with a larger $validation, or leave out $validate-every"));
   return micro_batches * c.micro_batch;
 }
@@ -253,9 +254,12 @@ void warn_of_edited_plan(const RunSetup& setup) {
 
 void require_output_beside_data(const RunConfig& c) {
   std::error_code error;
-  if (c.output.empty() ||
-      !(std::filesystem::equivalent(c.data, c.output, error) || base::file_size(c.output + "/index.json") >= 0))
-    return;
+  const auto is_a_set = [&] {
+    for (const auto& set : data::sets_of(c.data, base::setting_name("data")))
+      if (std::filesystem::equivalent(set.folder, c.output, error)) return true;
+    return base::file_size(c.output + "/index.json") >= 0;
+  };
+  if (c.output.empty() || !is_a_set()) return;
   throw base::UsageError(base::text("$output {} is the folder of a shard set", c.output),
                          "choose another folder for the run");
 }
@@ -282,22 +286,31 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   base::check_fields(fields_of(s.config), wrong);
   if (wrong.list().empty()) check_together(c, ranks, wrong);
   wrong.raise();
-  s.index = data::read_index(c.data);
-  if (c.validate_every > 0 && s.index.validation.empty())
+  s.sets = read_sets(c);
+  s.index = s.sets.front().index;
+  const auto validates = [](const RunSet& set) { return !set.index.validation.empty(); };
+  if (c.validate_every > 0 && std::none_of(s.sets.begin(), s.sets.end(), validates))
     throw base::InputError(
         base::text("{} has no validation split, which $validate-every needs", c.data),
         base::text("make the shards with shard-data --validation 0.02, or leave out $validate-every"));
   auto model = named_model(c);
   require_objective(c, model);
-  const auto tokens = tokens_of_model(c, s.index, model);
+  require_answers(c, model, s.sets);
+  auto of_first = c;  // all sets have its tokens
+  of_first.data = s.sets.front().folder;
+  const auto tokens = tokens_of_model(of_first, s.index, model);
   take_vocabulary(c, tokens, model);
   s.lanes = decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
+  require_packed(c, s.plan.sequence, s.sets);
   refuse(plan::decision_problems(s.plan, s.lanes), base::ExitCode::usage, c);
   s.step.offload_folders = offload_folders(c, s.plan);
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint knows how many samples were seen (choose_start).
-  if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
+  if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) {
+    require_counters(model, c, 0, 0);
+    require_epochs(s.sets, c, s.plan.sequence, 0, 0);
+  }
   auto of_sequence = c;
   of_sequence.sequence = s.plan.sequence;
   s.step.learning_rate = learning_rate_of(of_sequence);
@@ -309,9 +322,14 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.step.outliers = outlier_rule(c.skip_outliers);
   s.step.clip = c.clip, s.step.seed = c.seed, s.step.decay_embeddings = c.decay_embeddings == "on";
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
-  s.validation_sequences = validation_sequences_of(c, s.index, s.plan.sequence);
-  if (tokens.mask_token >= 0) s.masking = masking_of(c, s.index, tokens.mask_token);
+  for (auto& set : s.sets) {
+    set.validation_sequences = validation_sequences_of(c, set, s.plan.sequence);
+    s.validation_sequences += set.validation_sequences;
+  }
+  if (tokens.mask_token >= 0) s.masking = masking_of(of_first, s.index, tokens.mask_token);
   s.identity = identity_of(c, s.plan, s.index, s.masking);
+  s.identity["data"] = data_identity(s.sets);
+  s.step.losses_of_sequences = s.sets.size() > 1;
   require_known_fields(s.identity, changes);
   predict_within_limit(s);
   return s;
@@ -324,10 +342,12 @@ plan::Plan plan_to_search(const RunConfig& asked, int ranks, int threads) {
   base::check_fields(fields_of(c), wrong);
   if (wrong.list().empty()) check_together(c, ranks, wrong);
   wrong.raise();
-  const auto index = data::read_index(c.data);
+  const auto sets = read_sets(c);
   auto model = named_model(c);
   require_objective(c, model);
-  take_vocabulary(c, tokens_of_model(c, index, model), model);
+  auto of_first = c;
+  of_first.data = sets.front().folder;
+  take_vocabulary(c, tokens_of_model(of_first, sets.front().index, model), model);
   decide_lanes(c, model);
   return plan_of(c, model, ranks, threads);
 }

@@ -6,12 +6,14 @@
 #include "libtrain/data/shard_set.h"
 #include "libtrain/data/window_dataset.h"
 #include "libtrain/engine/config.h"
+#include "libtrain/engine/run_sets.h"
 #include "libtrain/engine/trainer.h"
 
 #include <nlohmann/json.hpp>
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainyard::engine {
 
@@ -22,13 +24,14 @@ struct RunSetup {
   plan::Plan plan;      // predicted; what runs, and what a checkpoint records
   plan::LanesOf lanes;  // where the model's reduction lanes come from
   StepSettings step;
-  data::SetIndex index;
+  data::SetIndex index;  // of the first set
   data::DocumentMask mask = data::DocumentMask::off;
   std::optional<data::Masking> masking;   // of a masked model
   nlohmann::json identity;                // identity_json.h
-  std::int64_t validation_sequences = 0;  // sequences of one validation; 0: the run has none
+  std::int64_t validation_sequences = 0;  // sequences of one validation, of all sets; 0: the run has none
   int ranks_on_device = 1;                // ranks of the job that compute on this rank's GPU
-  std::string choices = {};  // what auto took, on rank 0: a line for each sentence (auto_plan.h, auto_offload.h)
+  std::string choices = {};       // what auto took, on rank 0: a line for each sentence (auto_plan.h, auto_offload.h)
+  std::vector<RunSet> sets = {};  // of --data
 };
 
 // Reads the model and the data index. `ranks` is the size of the world, `threads` the team size of a rank.

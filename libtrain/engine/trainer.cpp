@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace trainyard::engine {
@@ -50,6 +51,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
   r_.link_stages();
   results_.emplace(r_.context, r_.plan.batch(), world.results ? *world.results : *world.control, settings_.clip,
                    gate_record_shape(r_.plan.model), settings_.non_finite);
+  if (settings_.losses_of_sequences) sequences_.emplace(r_.context, r_.plan.batch());
 }
 
 void Trainer::require_values() const {
@@ -104,6 +106,10 @@ bool Trainer::any_rank_asked() {
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
   auto& step = passes().enter(action, r_.batches.training(completed, action.micro), plan::Pass::train).step;
   step->loss_place = results_->loss_of(action.place);
+  if (sequences_) {
+    sequences_->enter(action.place, step->micro);
+    step->sequence_losses = sequences_->of(action.place);
+  }
   step->gate_records = results_->gate_records();
   step->loss_scale = loss_factor();
   tensor::copy(*r_.compute, step->micro.counted_there, results_->targets_of(action.place));
@@ -177,6 +183,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
   require_values();
   divide(completed);
   results_->begin();
+  if (sequences_) sequences_->begin();
   if (r_.inputs) r_.inputs->begin_step();
   const CurrentAction::UntilEnd over(r_.now);
   for (const auto& action : program_) {
@@ -230,6 +237,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
                     r_.context.offloaded != nullptr ? &store_->squares_of_disk() : nullptr);
     update(completed);
     results_->send();
+    if (sequences_) sequences_->send();
   }
   outcome.learning_rate = settings_.learning_rate.at(completed - skipped_);
   outcome.loss_scale = settings_.loss_scale.scales() ? loss_scale_.scale() : 0;
@@ -259,6 +267,7 @@ StepOutcome Trainer::finish_step() {
   outcome.targets = numbers.targets;
   judge(numbers, outcome);
   outcome.gate_records = reported.gate_records;
+  if (sequences_) outcome.losses_of_sequences = sequences_->take();
   return outcome;
 }
 
@@ -304,11 +313,19 @@ void Trainer::update(std::int64_t completed) {
                  batch_.global_batch * r_.plan.sequence);
 }
 
-double Trainer::validate(std::int64_t sequences) {
+double Trainer::validate(std::int64_t sequences) { return validate_sets({&sequences, 1}).loss; }
+
+Trainer::Validation Trainer::validate_sets(std::span<const std::int64_t> of_sets) {
+  const auto sequences = std::accumulate(of_sets.begin(), of_sets.end(), std::int64_t{0});
   const base::TraceScope traced(base::traced::validation, "validate", {sequences});
   require_values();
   TRAINYARD_ASSERT(r_.batches.has_validation(), "a validation of {} sequences without a dataset", sequences);
-  MicroLoss total;
+  Validation out{0, std::vector<MicroLoss>(of_sets.size())};
+  const auto total_of = [&](std::int64_t micro) -> MicroLoss& {
+    std::size_t k = 0;
+    for (auto end = of_sets[0]; micro * r_.plan.micro_batch >= end; end += of_sets[k]) ++k;
+    return out.of_sets[k];
+  };
   const auto pass = [&] {
     reduce_losses(
         r_.world, r_.communication, 0, sequences / r_.plan.micro_batch,
@@ -318,11 +335,14 @@ double Trainer::validate(std::int64_t sequences) {
               {[&](std::int64_t micro) -> const model::MicroBatch& { return r_.batches.validation(micro); },
                [&](std::span<const plan::Occurrence> leases) { store_->begin_evaluation(leases); }});
         },
-        total);
+        total_of);
   };
   if (r_.offloaded) r_.offloaded->outside_steps(pass);
   else pass();
-  return total.mean();
+  MicroLoss total;
+  for (const auto& set : out.of_sets) total.sum += set.sum, total.targets += set.targets;
+  out.loss = total.mean();
+  return out;
 }
 
 std::int64_t Trainer::place_in_model(const std::string& flat_group) const {

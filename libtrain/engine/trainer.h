@@ -8,6 +8,7 @@
 #include "libtrain/engine/non_finite.h"
 #include "libtrain/engine/outlier_steps.h"
 #include "libtrain/engine/rank_runtime.h"
+#include "libtrain/engine/sequence_losses.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/offload_folders.h"
@@ -35,6 +36,7 @@ struct StepSettings : params::OptimizerSettings {
   base::Device device;       // kind as in the plan; index: the GPU of this rank
   OutlierRule outliers;
   std::vector<plan::OffloadFolder> offload_folders = {};  // where states lie that the plan has on disk
+  bool losses_of_sequences = false;                       // whether outcomes have them
 
   bool may_skip() const { return non_finite == NonFinitePolicy::skip || outliers.skips(); }
 };
@@ -49,6 +51,8 @@ struct StepOutcome {
   double begun = 0;                                 // when the host began the step, in seconds of a steady clock
   double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;  // of this rank
   std::optional<Outlier> outlier = {};  // why the step is one, which is then skipped or ends the run
+  // The pairs of SequenceLosses, if the settings ask for them; valid until two further steps have begun.
+  std::span<const double> losses_of_sequences = {};
 };
 
 class Trainer {
@@ -93,6 +97,13 @@ class Trainer {
   // Mean loss over validation sequences [0, sequences), read in the same order every time. Collective. std::logic_error
   // if the batches have no validation dataset.
   double validate(std::int64_t sequences);
+  // The same for consecutive sets of so many sequences each, whole micro-batches, with their losses apart. Also has the
+  // mean over all of them.
+  struct Validation {
+    double loss = 0;
+    std::vector<MicroLoss> of_sets;
+  };
+  Validation validate_sets(std::span<const std::int64_t> sequences);
 
   // After a step that was not finite: repeats it from the unchanged weights and names the first tensor that is not
   // finite, whichever rank holds it. First means the lowest micro-batch, then the order of the schedule. Collective.
@@ -160,6 +171,7 @@ class Trainer {
   tensor::Event answered_;
   plan::LeaseOrder step_leases_;
   std::optional<StepResults> results_;
+  std::optional<SequenceLosses> sequences_;
   std::deque<UnderWay> under_way_;
   std::int64_t skipped_ = 0;
   LossScale loss_scale_;

@@ -37,6 +37,7 @@ struct MicroBatch {
   const std::uint64_t* keys = nullptr;  // the same ordinals in the device's memory; nullptr: the device reads `samples`
   std::int64_t counted = -1;            // targets with weight 1; -1: `weights` are on the host and are counted there
   base::ConstView counted_there = {};   // the same number as f64 [1] on the device
+  std::vector<std::int64_t> counted_of = {};  // the same number for each sequence, if the loader gives it
   const std::uint64_t* sample_keys() const { return keys != nullptr ? keys : samples.data(); }
   // The number of target tokens: `counted`, or counted from `weights` on the host.
   std::int64_t counted_targets() const {
@@ -138,6 +139,8 @@ struct Step {
   // Where recomputed layers have their inputs that are not in memory, and which slot and chunk this micro-batch has.
   OffloadedInputs* inputs = nullptr;  // null: all are in memory
   int chunk = 0, slot = 0;
+  // f64 [b] on the device: gets the loss sum of each sequence in training. Empty: not wanted.
+  base::View sequence_losses = {};
 };
 
 // main: the hidden states [own rows, hidden] in the working dtype: all b*T rows, or this rank's equal range of them

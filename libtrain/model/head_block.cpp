@@ -141,6 +141,10 @@ struct HeadBlock::Loss {
     if (n_ == 0) return;
     if (step_.loss_place) kernels::sum_losses_into(step_.exec, losses_, step_.loss_place);
     else step_.loss_sum += kernels::sum_losses(step_.exec, losses_);
+    const auto each = step_.micro.sequence();
+    if (step_.sequence_losses)
+      for (std::int64_t s = 0; s < step_.micro.batch(); ++s)
+        kernels::sum_losses_into(step_.exec, losses_.elements(s * each, each), step_.sequence_losses.elements(s, 1));
     step_.target_count += step_.micro.counted_targets();
   }
 

@@ -55,9 +55,16 @@ bool ConfigFlags::is_given(std::size_t i) const {
   return options_[i]->count() > 0 || (former_[i] != nullptr && former_[i]->count() > 0);
 }
 
+std::optional<std::string> ConfigFlags::joined(std::size_t i) const {
+  const auto& values = options_[i]->results();
+  return fields_[i].joined && values.size() > 1 ? fields_[i].joined(values) : std::nullopt;
+}
+
 std::vector<std::string> ConfigFlags::overridden() const {
   std::vector<std::string> out;
   auto all = options_;
+  for (std::size_t i = 0; i < fields_.size(); ++i)
+    if (joined(i)) all[i] = nullptr;
   all.insert(all.end(), former_.begin(), former_.end());
   for (const auto* option : all) {
     if (option == nullptr) continue;
@@ -82,7 +89,7 @@ void ConfigFlags::apply() {
         throw base::UsageError(fmt::format("--{} {} and --{} {} are one setting", fields_[i].former, former_texts_[i],
                                            fields_[i].name, texts_[i]),
                                fmt::format("leave --{} out, the old spelling", fields_[i].former));
-      fields_[i].set(by_former ? former_texts_[i] : texts_[i],
+      fields_[i].set(by_former ? former_texts_[i] : joined(i).value_or(texts_[i]),
                      "--" + (by_former ? fields_[i].former : fields_[i].name));
     });
     fields_[i].source = base::from_flag;

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ class ConfigFlags {
 
  private:
   bool is_given(std::size_t i) const;
+  std::optional<std::string> joined(std::size_t i) const;  // several values as one, where the field joins them
   std::vector<base::Field>& fields_;
   std::vector<std::string> texts_, former_texts_;  // one for each field
   std::vector<CLI::Option*> options_, former_;     // former_: null where a field has no former name

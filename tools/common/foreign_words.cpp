@@ -237,7 +237,9 @@ std::string programs_with(const std::string& word) {
   constexpr std::string_view of_train =
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
       "beta2 beta2-decay epsilon momentum nesterov scale-parameter weight-decay decay-embeddings clip loss-scale "
-      "skip-outliers steps seed document-mask objective mask-rate mask-words communicator offload-dir memory-limit "
+      "skip-outliers steps seed data-temperature max-epochs answers-only document-mask objective mask-rate mask-words "
+      "communicator "
+      "offload-dir memory-limit "
       "host-memory machine "
       "output "
       "plan save-every keep resume init-from change stop-after validate-every "

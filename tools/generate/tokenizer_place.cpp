@@ -2,6 +2,7 @@
 #include "tools/generate/tokenizer_place.h"
 
 #include "libtrain/base/text.h"
+#include "libtrain/data/mixture.h"
 #include "libtrain/data/tokenizer.h"
 
 #include <filesystem>
@@ -25,7 +26,9 @@ std::string tokenizer_place(const std::string& checkpoint, const nlohmann::json&
       for (const auto& place : {folder.parent_path().parent_path(), folder.parent_path(), folder})
         places.push_back(place / kept);
   }
-  places.push_back(source.is_absolute() ? source : fs::path(base::path_of_text(provenance.value("data", ""))) / source);
+  places.push_back(source.is_absolute()
+                       ? source
+                       : fs::path(data::first_folder(base::path_of_text(provenance.value("data", "")))) / source);
   for (const auto& place : places)
     if (fs::is_regular_file(place, error)) return place.string();
   return places.back().string();

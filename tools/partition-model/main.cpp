@@ -54,9 +54,12 @@ SetFacts facts_of(const std::string& set) {
   if (set.empty()) return {};
   const auto path = set + "/index.json";
   if (!base::exists(path))
-    throw base::InputError(fmt::format("{} is not there", base::one_line(path)),
-                           "--data names a folder that shard-data made; for a set that another program wrote, which "
-                           "train reads all the same, say --vocabulary N");
+    throw base::InputError(
+        fmt::format("{} is not there", base::one_line(path)),
+        set.find(',') != std::string::npos
+            ? "of sets that are mixed, name one: all have the same tokenizer"
+            : "--data names a folder that shard-data made; for a set that another program wrote, which "
+              "train reads all the same, say --vocabulary N");
   const auto index = base::parse_json<nlohmann::json>(base::read_file(path, base::largest_description), path);
   base::SortedJsonObject object(index, path);
   if (const auto format = object.text("format"); !format.starts_with("trainyard.shards/"))

@@ -37,11 +37,14 @@ constexpr const char* examples =
     "  for i in 0 1; do shard-data --input book.txt --split lines --output data-2 --task $i/2; done\n";
 
 struct Settings {
-  std::vector<std::string> inputs, include;
-  std::optional<std::string> json_key, split;
+  std::vector<std::string> inputs, include, fields;
+  std::optional<std::string> json_key, split, chat;
   std::string task;  // such as "3/8"; empty: one process does all the work
   std::string output, tokenizer = "bytes", rejects, largest = "16MiB", progress = "auto", special = "read";
   data::DocumentTokens around;
+  bool deduplicate = false;
+  std::string pack = "none";
+  std::int64_t sequence = 0;
   std::int64_t shard_tokens = std::int64_t{64} << 20;
   double validation = 0.01, max_rejects = 0.01;
   int threads = 0;
@@ -72,10 +75,27 @@ void add_options(CLI::App& app, Settings& s) {
       ->group("Input")
       ->type_name("PATTERN");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
+  app.add_option("--chat-template", s.chat,
+                 "JSON lines hold conversations (messages, or prompt and response), put together by this template: "
+                 "chatml, plain or a TOML file; marks which tokens are answers")
+      ->group("Input")
+      ->type_name("TEMPLATE");
+  app.add_option("--keep-field", s.fields,
+                 "key of JSON lines whose value is kept beside each document, for train --data SET[KEY=VALUE]; may be "
+                 "repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->group("Input")
+      ->type_name("KEY");
   app.add_option("--split", s.split,
                  "how plain text becomes documents: whole (one a file), lines (not blank; with their line feeds), "
                  "paragraphs [whole]")
       ->check(one_of({"whole", "lines", "paragraphs"}))
+      ->group("Input");
+  app.add_flag("--deduplicate", s.deduplicate,
+               "of documents with the same text, keep the first, over all inputs and tasks; takes up to 64 bytes of "
+               "memory for each different document")
       ->group("Input");
   app.add_option("--max-document", s.largest,
                  "largest document; longer text is cut there, a longer JSON line refused [16MiB]")
@@ -106,6 +126,15 @@ void add_options(CLI::App& app, Settings& s) {
       ->group("Output");
   app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")
       ->check(in_range(base::Range<std::int64_t>{2, std::int64_t{1} << 40}))
+      ->group("Output");
+  app.add_option(
+         "--pack", s.pack,
+         "best-fit: put whole documents into sequences of --sequence tokens, so that few are cut; train then "
+         "needs this --sequence and --document-mask on. none: sequences are cut from the text as it comes [none]")
+      ->check(one_of({"none", "best-fit"}))
+      ->group("Output");
+  app.add_option("--sequence", s.sequence, "tokens of a packed sequence")
+      ->check(in_range(base::Range<std::int64_t>{1, std::int64_t{1} << 20}))
       ->group("Output");
   app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")
       ->check(in_range(base::Range<double>{0, 0.9999999}))
@@ -159,6 +188,11 @@ data::BuildOptions options_of(const Settings& s) {
   o.shard_tokens = s.shard_tokens;
   o.validation = s.validation;
   o.largest_rejected = s.max_rejects;
+  if ((s.pack == "none") != (s.sequence == 0))
+    throw base::UsageError(s.sequence == 0 ? "--pack best-fit needs --sequence" : "--sequence is for --pack best-fit",
+                           "--pack best-fit --sequence 2048, with the sequence that train will have");
+  o.pack = s.sequence;
+  o.deduplicate = s.deduplicate;
   o.rejects = s.rejects;
   o.threads = base::threads_or_all(s.threads);
   o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
@@ -177,6 +211,9 @@ void print_json(const Settings& s, const data::BuildResult& r, double seconds) {
                                  {"empty", r.empty},
                                  {"text_bytes", r.text_bytes},
                                  {"unknown_tokens", r.unknown_tokens},
+                                 {"duplicates", r.duplicates},
+                                 {"packed_sequences", r.sequences},
+                                 {"padding", r.padding},
                                  {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}},
                                  {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
                                  {"seconds", seconds}};
@@ -223,6 +260,12 @@ void print_summary(const Settings& s, const data::BuildResult& r, double seconds
              base::size_text(r.text_bytes), tools::duration_text(seconds),
              base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"),
              data::left_out_text(r));
+  if (r.duplicates > 0)
+    fmt::print(stderr, "shard-data: {} left out, equal to an earlier one\n", base::counted(r.duplicates, "document"));
+  if (r.sequences > 0)
+    fmt::print(stderr, "shard-data: {} of {} tokens, {:.2g} % of them padding\n",
+               base::counted(r.sequences, "packed sequence"), base::count_text(s.sequence),
+               100 * static_cast<double>(r.padding) / static_cast<double>(r.sequences * s.sequence));
   fmt::print(stderr, "shard-data: train {} in {}, validation {} in {}{}\n", base::counted(r.train_tokens, "token"),
              base::counted(r.train_shards, "shard"), base::counted(r.validation_tokens, "token"),
              base::counted(r.validation_shards, "shard"), s.dry_run ? " (nothing was written)" : "");
@@ -301,6 +344,24 @@ base::ExitCode run(const Settings& s) {
                                      base::parse_bytes(s.largest, "--max-document"),
                                      tools::require_not_interrupted,
                                      {s.include, data::written_paths(options)}};
+  source_options.fields = options.fields = s.fields;
+  for (const auto& field : s.fields)
+    if (field.empty() || field.find_first_of("=[],:") != std::string::npos ||
+        std::count(s.fields.begin(), s.fields.end(), field) > 1)
+      throw base::UsageError(
+          fmt::format("--keep-field {} is empty, given twice, or has one of =[],: in it", base::excerpt(field)),
+          "name a key of the JSON lines once");
+  if (!s.fields.empty() && s.sequence > 0)
+    throw base::UsageError(
+        "--keep-field chooses documents, and --pack mixes them in sequences: they do not go together",
+        "leave one of them out");
+  if (s.chat) {
+    if (s.json_key)
+      throw base::UsageError("--chat-template reads messages, and --json-key a text: they do not go together",
+                             "leave one of them out");
+    source_options.chat = std::make_shared<const data::ChatTemplate>(data::chat_template(*s.chat));
+    options.chat = true;
+  }
   auto& passed_over = source_options.folders.passed_over;
   passed_over.insert(passed_over.end(), options.precious.begin(), options.precious.end());
   if (source_options.largest_document < 16)

@@ -1,0 +1,197 @@
+// Reads what the user names, and divides sequences among sets.
+#include "libtrain/data/mixture.h"
+
+#include "libtrain/base/decimal.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/random.h"
+#include "libtrain/base/text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <string_view>
+
+namespace trainyard::data {
+
+namespace {
+
+constexpr std::int64_t most_weight = 1'000'000, least_fraction = 1'000'000;  // weights have at most six decimals
+constexpr double most_epochs = 1e9;
+
+// Whether a part behind a colon is meant as a number. A path may have colons, too.
+bool looks_like_number(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+}
+
+// Takes a number from the end of "path:number", with the colon.
+std::optional<std::string> take_number(std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0 || !looks_like_number(std::string_view(text).substr(colon + 1)))
+    return {};
+  auto number = text.substr(colon + 1);
+  text.resize(colon);
+  return number;
+}
+
+// Takes "[field=value]" from the end of a folder's name.
+void take_field(NamedSet& set) {
+  const auto open = set.folder.rfind('['), equal = set.folder.find('=', open == std::string::npos ? 0 : open);
+  if (open == std::string::npos || equal == std::string::npos || equal == open + 1) return;
+  set.field = set.folder.substr(open + 1, equal - open - 1);
+  set.value = set.folder.substr(equal + 1, set.folder.size() - equal - 2);
+  set.folder.resize(open);
+}
+
+NamedSet set_of(const std::string& text, const std::string& spelled) {
+  NamedSet set{text};
+  std::error_code error;
+  if (std::filesystem::is_directory(text, error)) return set;
+  auto last = take_number(set.folder);
+  auto before = last ? take_number(set.folder) : std::nullopt;
+  const auto weight = before ? *before : last.value_or("");
+  const auto epochs = before ? *last : std::string();
+  const auto refuse = [&](const std::string& why) {
+    throw base::UsageError(fmt::format("{} {}: {}", spelled, base::one_line(text), why),
+                           "a set is PATH, PATH:WEIGHT or PATH:WEIGHT:EPOCHS, such as wiki:0.7:2");
+  };
+  if (set.folder.ends_with(']') && !std::filesystem::is_directory(set.folder, error)) take_field(set);
+  if (set.folder.empty()) refuse("a set has no path");
+  if (!weight.empty()) {
+    const auto number = base::decimal_of(weight);
+    if (!number || number->denominator > least_fraction || number->numerator > most_weight * number->denominator)
+      refuse(fmt::format("the weight {} is no number above 0 and up to {}, with at most six decimals",
+                         base::excerpt(weight), most_weight));
+    set.weight = base::shortest_decimal(weight);
+  }
+  if (!epochs.empty()) {
+    const auto number = base::decimal_of(epochs);
+    if (!number) refuse(fmt::format("{} epochs are no number above 0", base::excerpt(epochs)));
+    set.epochs = static_cast<double>(number->numerator) / static_cast<double>(number->denominator);
+  }
+  return set;
+}
+
+void without_common_factor(std::vector<std::int64_t>& weights) {
+  std::int64_t common = 0;
+  for (const auto w : weights) common = std::gcd(common, w);
+  for (auto& w : weights) w /= common;
+}
+
+}  // namespace
+
+std::vector<NamedSet> sets_of(const std::string& text, const std::string& spelled) {
+  std::error_code error;
+  if (std::filesystem::exists(text, error) || text.empty()) return {{text}};
+  std::vector<NamedSet> sets;
+  for (const auto& part : base::comma_separated(text)) sets.push_back(set_of(part, spelled));
+  if (std::ssize(sets) > most_sets)
+    throw base::UsageError(fmt::format("{} names {} sets, at most {} are mixed", spelled, sets.size(), most_sets),
+                           "join sets with shard-data");
+  const auto given = std::count_if(sets.begin(), sets.end(), [](const auto& set) { return !set.weight.empty(); });
+  if (given != 0 && given != std::ssize(sets))
+    throw base::UsageError(
+        fmt::format("{} {} has weights for {} of {} sets", spelled, base::one_line(text), given, sets.size()),
+        "give each set a weight, such as wiki:0.7,code:0.3, or none");
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (name_of(sets[i]) == name_of(sets[j]))
+        throw base::UsageError(fmt::format("{} names {} twice", spelled, base::one_line(name_of(sets[i]))),
+                               "name it once, with the sum of the weights");
+  return sets;
+}
+
+std::string name_of(const NamedSet& set) {
+  return set.field.empty() ? set.folder : fmt::format("{}[{}={}]", set.folder, set.field, set.value);
+}
+
+std::string first_folder(const std::string& text) {
+  try {
+    return sets_of(text, "data").front().folder;
+  } catch (const base::UsageError&) {
+    return text;
+  }
+}
+
+std::optional<std::string> joined_sets(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const auto& text : texts) {
+    std::error_code error;
+    if (std::filesystem::exists(text, error)) return {};
+    for (auto set : base::comma_separated(text))
+      if (!take_number(set)) return {};
+    all += (all.empty() ? "" : ",") + text;
+  }
+  return all;
+}
+
+bool is_one_folder(const std::string& text) { return first_folder(text) == text; }
+
+std::vector<std::int64_t> weights_of(std::span<const std::string> decimals) {
+  std::vector<std::int64_t> weights;
+  for (const auto& text : decimals) {
+    const auto number = base::decimal_of(text);
+    TRAINYARD_ASSERT(number && least_fraction % number->denominator == 0, "a weight of {}", text);
+    weights.push_back(number->numerator * (least_fraction / number->denominator));
+  }
+  without_common_factor(weights);
+  return weights;
+}
+
+std::vector<std::int64_t> weights_of_sizes(std::span<const std::int64_t> sizes, double temperature) {
+  const auto largest = *std::max_element(sizes.begin(), sizes.end());
+  std::vector<std::int64_t> weights;
+  for (const auto size : sizes) {
+    const double share = std::pow(static_cast<double>(size) / static_cast<double>(largest), 1 / temperature);
+    weights.push_back(std::max<std::int64_t>(1, std::llround(share * 0x1p20)));
+  }
+  without_common_factor(weights);
+  return weights;
+}
+
+Mixture::Mixture(std::vector<std::int64_t> weights, std::uint64_t seed)
+    : weights_(std::move(weights)), rest_(weights_.size()), offsets_(weights_.size()) {
+  TRAINYARD_ASSERT(!weights_.empty(), "a mixture of {} sets", weights_.size());
+  const auto site = base::site_hash("data", "mixture");
+  std::int64_t rest = 0;
+  for (auto k = weights_.size(); k-- > 0;) {
+    TRAINYARD_ASSERT(weights_[k] > 0, "a weight of {}", weights_[k]);
+    rest_[k] = rest += weights_[k];
+    const auto words = base::random_words(seed, site, k);
+    const auto draw = (static_cast<std::uint64_t>(words[0]) << 32) | words[1];
+    offsets_[k] = static_cast<std::int64_t>((static_cast<unsigned __int128>(draw) * base::size(rest)) >> 64);
+  }
+}
+
+std::uint64_t Mixture::taken(std::size_t k, std::uint64_t left) const {
+  return static_cast<std::uint64_t>(
+      (static_cast<unsigned __int128>(left) * base::size(weights_[k]) + base::size(offsets_[k])) /
+      base::size(rest_[k]));
+}
+
+Mixture::Sample Mixture::of(std::uint64_t index) const {
+  for (std::size_t k = 0; k + 1 < weights_.size(); ++k) {
+    const auto before = taken(k, index);
+    if (taken(k, index + 1) > before) return {static_cast<int>(k), before};
+    index -= before;
+  }
+  return {sets() - 1, index};
+}
+
+std::vector<std::uint64_t> Mixture::counts(std::uint64_t end) const {
+  std::vector<std::uint64_t> out;
+  for (std::size_t k = 0; k + 1 < weights_.size(); ++k) {
+    out.push_back(taken(k, end));
+    end -= out.back();
+  }
+  out.push_back(end);
+  return out;
+}
+
+double Mixture::share(int set) const {
+  return static_cast<double>(base::at(weights_, set)) / static_cast<double>(rest_.front());
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,245 @@
+// Conversations: what becomes of messages, which tokens are answers, and what is refused.
+#include "tests/data/read_documents.h"
+#include "tests/data/sample.h"
+#include "tests/refusal.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/data/builder.h"
+#include "libtrain/data/chat_template.h"
+#include "libtrain/data/shard_reader.h"
+#include "libtrain/data/task_builder.h"
+#include "libtrain/data/window_dataset.h"
+
+using namespace sample;
+
+namespace chat_test {
+
+using data::AnswerSpan;
+using trainyard::testing::refusal_of;
+
+const std::string lines =
+    R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]})"
+    "\n"
+    R"({"id": 7, "prompt": "a\nb", "response": "cd"})"
+    "\n"
+    R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "r"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "t"}]})"
+    "\n";
+
+// A document as a text, where what is an answer stands in brackets, and the end of the document is a dollar.
+const std::vector<std::string> expected{"User: hi\nAssistant: [yo\n$]", "User: a\nb\nAssistant: [cd\n$]",
+                                        "s\nUser: q\nAssistant: [r\n]Assistant: [\n]User: t\n$"};
+
+struct Made {
+  std::vector<std::string> documents;
+  std::vector<data::Refusal> refusals;
+  data::SetIndex index;
+};
+
+std::vector<std::string> documents_of(const std::string& folder, const data::SetIndex& index) {
+  std::vector<std::string> out;
+  for (const auto& entry : index.train) {
+    data::ShardReader shard(folder, index, entry);
+    shard.verify_all();
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(shard.tokens()));
+    shard.read(0, shard.tokens(), tokens.data());
+    const auto places = shard.documents();
+    for (std::size_t d = 0; d + 1 < places.size(); ++d) {
+      std::string text;
+      for (auto t = places[d]; t < places[d + 1]; ++t) {
+        for (const auto& span : shard.answers())
+          if (span.begin == static_cast<std::int64_t>(t)) text += '[';
+        text += tokens[t] == 256 ? '$' : static_cast<char>(tokens[t]);
+        for (const auto& span : shard.answers())
+          if (span.end == static_cast<std::int64_t>(t) + 1) text += ']';
+      }
+      out.push_back(text);
+    }
+  }
+  return out;
+}
+
+struct Chats {
+  Scratch scratch;
+  std::string input = scratch.path + "/chat.jsonl", output = scratch.path + "/set";
+  data::SourceOptions source_options(const std::string& chat) const {
+    data::SourceOptions o;
+    o.chat = std::make_shared<const data::ChatTemplate>(data::chat_template(chat));
+    return o;
+  }
+  static data::BuildOptions options(const std::string& output) {
+    data::BuildOptions o;
+    o.output = output, o.validation = 0, o.largest_rejected = 1, o.chat = true;
+    return o;
+  }
+  Made make(const std::string& text, const std::string& chat = "plain", int threads = 1, std::int64_t shard = 1000) {
+    spit(input, text);
+    auto o = options(output);
+    o.existing = base::Existing::replace, o.threads = threads, o.stretch_bytes = 64, o.shard_tokens = shard;
+    data::DocumentSource source({input}, source_options(chat));
+    const auto result = data::build_shards(source, *data::make_tokenizer("bytes"), o, [](std::int64_t) {});
+    Made made{{}, result.first_refusals, data::read_index(output)};
+    made.documents = documents_of(output, made.index);
+    return made;
+  }
+};
+
+TEST(Chats, MessagesBecomeDocumentsWithAnswers) {
+  Chats chats;
+  const auto made = chats.make(lines);
+  EXPECT_EQ(made.documents, expected);
+  EXPECT_TRUE(made.index.answers);
+  EXPECT_TRUE(made.index.train[0].answers_crc32c.has_value());
+  std::string many;
+  std::vector<std::string> all;
+  for (int i = 0; i < 30; ++i) many += lines, all.insert(all.end(), expected.begin(), expected.end());
+  EXPECT_EQ(chats.make(many, "plain", 3, 70).documents, all);
+}
+
+// A document that is longer than a shard is split, and so are its answers.
+TEST(Chats, LongAnswersGoOnInTheNextShard) {
+  Chats chats;
+  const auto made = chats.make(R"({"prompt": "p", "response": "0123456789"})", "plain", 1, 12);
+  EXPECT_EQ(made.documents, (std::vector<std::string>{"User: p\nAssi", "stant: [01234]", "[56789\n$]"}));
+}
+
+TEST(Chats, TasksMakeTheSameSet) {
+  Chats chats;
+  std::string many;
+  for (int i = 0; i < 20; ++i) many += lines;
+  chats.make(many);
+  auto o = Chats::options(chats.scratch.path + "/parts");
+  o.shard_tokens = 1000;
+  for (const int task : {1, 0}) {
+    data::DocumentSource source({chats.input}, chats.source_options("plain"));
+    data::build_task(source, *data::make_tokenizer("bytes"), o, {task, 2},
+                     {[](std::int64_t) {}, [](std::int64_t, std::int64_t) {}});
+  }
+  EXPECT_EQ(slurp(o.output + "/index.json"), slurp(chats.output + "/index.json"));
+  EXPECT_EQ(slurp(o.output + "/train/shard-00000.h5"), slurp(chats.output + "/train/shard-00000.h5"));
+}
+
+TEST(Chats, WhatIsNoConversationIsRefusedLineByLine) {
+  Chats chats;
+  const auto reason = [&](const std::string& line) {
+    spit(chats.input, "\n" + line + "\n");
+    const auto read = trainyard::testing::read_documents({chats.input}, chats.source_options("plain"));
+    EXPECT_TRUE(read.documents.empty());
+    return read.refusals.size() == 2 ? read.refusals[1].substr(std::string("chat.jsonl:2: ").size()) : "";
+  };
+  EXPECT_EQ(reason(R"({"text": "x"})"), "no key 'messages', nor 'prompt' and 'response'");
+  EXPECT_EQ(reason(R"({"prompt": "x"})"), "no key 'response'");
+  EXPECT_EQ(reason(R"({"messages": "x"})"), "key 'messages' is no list");
+  EXPECT_EQ(reason(R"({"messages": ["x"]})"), "a message is no object");
+  EXPECT_EQ(reason(R"({"messages": [{"content": "x"}]})"), "a message has no role");
+  EXPECT_EQ(reason(R"({"messages": [{"role": "tool", "content": "x"}]})"), "the template has no role \"tool\"");
+  EXPECT_EQ(reason(R"({"messages": [{"role": "user", "content": ["x"]}]})"), "key 'content' is not text");
+  EXPECT_EQ(reason(R"({"messages": [{"role": "user"}]})"), "no key 'content'");
+  EXPECT_EQ(reason("not JSON"), "not JSON");
+}
+
+// A tokenizer whose tokens are characters, with three words that are tokens, as a model's file has them.
+class Words : public Numbers {
+ public:
+  Words() : Numbers(300) {}
+  std::int32_t token_named(std::string_view name) const override {
+    return name == "<|im_start|>" ? 290 : name == "<|im_end|>" ? 291 : name == "<|im_end|>!" ? 292 : -1;
+  }
+  void encode(std::string_view text, std::vector<std::int32_t>& to) const override {
+    for (const char c : text) to.push_back(static_cast<unsigned char>(c));
+  }
+};
+
+TEST(Chats, TokensOfATemplateAreTokens) {
+  const Words tokenizer;
+  const auto chat = data::chat_template("chatml");
+  const data::EncodedChat encoded(chat, tokenizer);
+  std::vector<std::int32_t> tokens;
+  std::vector<AnswerSpan> answers;
+  const std::vector<data::ChatMessage> messages{{chat.role("user"), "u"}, {chat.role("assistant"), "<|im_end|>"}};
+  encoded.encode(messages, tokens, answers);
+  std::vector<std::int32_t> want{290};
+  const auto text = [&](const std::string& t) { want.insert(want.end(), t.begin(), t.end()); };
+  text("user\nu"), want.push_back(291), text("\n"), want.push_back(290), text("assistant\n");
+  const auto begin = std::ssize(want);
+  text("<|im_end|>");  // in a message it is what the tokenizer makes of it
+  want.push_back(291), text("\n"), want.push_back(299);
+  EXPECT_EQ(tokens, want);
+  EXPECT_EQ(answers, (std::vector<AnswerSpan>{{begin, std::ssize(want)}}));
+  EXPECT_TRUE(refusal_of<base::InputError>([&] {
+                data::EncodedChat(chat, *data::make_tokenizer("bytes"));
+              }).find("tokenizer bytes has no token \"<|im_start|>\"") == 0);
+}
+
+TEST(Chats, ATemplateIsAFile) {
+  Scratch scratch;
+  const auto path = scratch.path + "/mine.toml";
+  const auto read = [&](const std::string& text) {
+    spit(path, text);
+    return data::chat_template(path);
+  };
+  const auto mine = read(
+      "tokens = [\"<|im_end|>!\", \"<|im_end|>\"]\n[roles.user]\nprefix = \"U\"\n[roles.bot]\nsuffix = "
+      "\"<|im_end|>!x\"\nanswer = true\n");
+  ASSERT_EQ(mine.roles.size(), 2u);
+  EXPECT_TRUE(mine.role("bot")->answer);
+  EXPECT_FALSE(mine.role("user")->answer);
+  EXPECT_EQ(data::text_of(read(data::text_of(mine))), data::text_of(mine));
+  EXPECT_EQ(data::text_of(read(data::text_of(data::chat_template("chatml")))),
+            data::text_of(data::chat_template("chatml")));
+  const Words tokenizer;
+  std::vector<std::int32_t> tokens;
+  std::vector<AnswerSpan> answers;
+  const std::vector<data::ChatMessage> messages{{mine.role("bot"), ""}};
+  data::EncodedChat(mine, tokenizer).encode(messages, tokens, answers);
+  EXPECT_EQ(tokens, (std::vector<std::int32_t>{292, 'x', 299}));  // the longest token
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"", "it has no roles"},
+           {"[roles.user]\n", "no role answers"},
+           {"[roles.assistant]\nprefix = 3\n", "roles.assistant.prefix is no text"},
+           {"[roles.assistant]\nbefore = \"x\"\n", "roles.assistant.before is not known, or no value of its kind"},
+           {"roles = 3\n", "roles is not known, or no value of its kind"},
+           {"tokens = [\"\"]\n", "a token is an empty text"},
+           {"tokens = [3]\n", "a token is no text"}})
+    EXPECT_EQ(refusal_of<base::InputError>([&] { read(text); }), path + ": " + why);
+}
+
+TEST(Chats, OnlyAnswersCountInWindows) {
+  Chats chats;
+  std::string many;
+  for (int i = 0; i < 9; ++i) many += lines;
+  const auto made = chats.make(many, "plain", 1, 200);
+  std::string flat;  // a mark for each token of a shard: '1' is an answer
+  for (const auto mask : {data::DocumentMask::off, data::DocumentMask::on}) {
+    data::WindowDataset::Windows w{.sequence = 7, .mask = mask, .order = data::Order::as_stored, .seed = 0};
+    data::WindowDataset all(chats.output, made.index, made.index.train, w);
+    w.answers_only = true;
+    data::WindowDataset answers(chats.output, made.index, made.index.train, w);
+    std::uint64_t ordinal = 0;
+    int counted = 0, without = 0;
+    for (const auto& entry : made.index.train) {
+      data::ShardReader shard(chats.output, made.index, entry);
+      for (std::int64_t first = 0; first + 8 <= shard.tokens(); first += 7, ++ordinal) {
+        std::vector<std::int32_t> i32(28);
+        std::vector<std::uint8_t> of_all(7), of_answers(7);
+        const auto fill = [&](data::WindowDataset& from, std::vector<std::uint8_t>& weights) {
+          from.fill(ordinal, {i32.data(), i32.data() + 7, i32.data() + 14, i32.data() + 21, weights.data()});
+        };
+        fill(all, of_all), fill(answers, of_answers);
+        int here = 0;
+        for (std::int64_t t = 0; t < 7; ++t) {
+          bool is_answer = false;
+          for (const auto& span : shard.answers()) is_answer |= span.begin <= first + t + 1 && first + t + 1 < span.end;
+          const auto at = static_cast<std::size_t>(t);
+          ASSERT_EQ(of_answers[at], is_answer ? of_all[at] : 0) << "window " << ordinal << ", target " << t;
+          here += of_answers[at];
+        }
+        counted += here, without += here == 0 ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(ordinal, all.count());
+    EXPECT_GT(counted, 50);
+    EXPECT_GT(without, 5);
+  }
+}
+
+}  // namespace chat_test

@@ -1,0 +1,183 @@
+// Fields of documents: kept beside tokens, counted in the index, and chosen by readers.
+#include "tests/data/read_documents.h"
+#include "tests/data/sample.h"
+#include "tests/refusal.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/data/builder.h"
+#include "libtrain/data/mixture.h"
+#include "libtrain/data/shard_reader.h"
+#include "libtrain/data/task_builder.h"
+#include "libtrain/data/window_dataset.h"
+
+using namespace sample;
+
+namespace fields_test {
+
+using trainyard::testing::refusal_of;
+using Strings = std::vector<std::string>;
+
+struct Sets {
+  Scratch scratch;
+  std::string input = scratch.path + "/text.jsonl", output = scratch.path + "/set";
+  data::BuildOptions options(const std::string& name) const {
+    data::BuildOptions o;
+    o.output = scratch.path + "/" + name, o.validation = 0, o.shard_tokens = 150, o.fields = {"lang", "id"};
+    o.stretch_bytes = 64, o.threads = 2;
+    return o;
+  }
+  data::SourceOptions source() const {
+    data::SourceOptions o;
+    o.fields = {"lang", "id"};
+    return o;
+  }
+  data::SetIndex make(const std::string& text) {
+    spit(input, text);
+    data::DocumentSource from({input}, source());
+    data::build_shards(from, *data::make_tokenizer("bytes"), options("set"), [](std::int64_t) {});
+    return data::read_index(output);
+  }
+};
+
+const std::vector<std::pair<std::string, std::string>> documents = [] {  // language and text
+  std::vector<std::pair<std::string, std::string>> out;
+  for (int i = 0; i < 60; ++i)
+    out.emplace_back(i % 7 == 3   ? "de"
+                     : i % 5 == 0 ? ""
+                                  : "en",
+                     std::string(static_cast<std::size_t>(3 + i % 11), static_cast<char>('a' + i % 26)));
+  return out;
+}();
+
+std::string lines() {
+  std::string out;
+  for (const auto& [lang, text] : documents)
+    out += lang.empty() ? fmt::format("{{\"text\": \"{}\", \"id\": 7}}\n", text)
+                        : fmt::format("{{\"lang\": \"{}\", \"text\": \"{}\", \"id\": true}}\n", lang, text);
+  return out;
+}
+
+std::string text_of(const std::vector<std::int32_t>& tokens) {
+  std::string out;
+  for (const auto t : tokens) out += t == 256 ? '$' : static_cast<char>(t);
+  return out;
+}
+
+std::string kept_text(const Sets& sets, const data::SetIndex& index, const std::string& lang) {
+  std::string out;
+  for (const auto& entry : index.train) {
+    data::ShardReader shard(sets.output, index, entry);
+    shard.keep_only("lang", lang);
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(shard.tokens()));
+    shard.read(0, shard.tokens(), tokens.data());
+    out += text_of(tokens);
+    for (std::int64_t at = 0; at < shard.tokens(); at += 3) {  // any part of it
+      std::vector<std::int32_t> part(static_cast<std::size_t>(std::min<std::int64_t>(5, shard.tokens() - at)));
+      shard.read(at, std::ssize(part), part.data());
+      EXPECT_EQ(text_of(part), text_of(tokens).substr(static_cast<std::size_t>(at), part.size()));
+    }
+    const auto places = shard.documents();
+    EXPECT_EQ(places.back(), static_cast<std::uint64_t>(shard.tokens()));
+    for (std::size_t d = 1; d < places.size(); ++d) EXPECT_EQ(tokens[places[d] - 1], 256);
+    const auto& counted = entry.field_tokens.at("lang");
+    EXPECT_EQ(counted.contains(lang) ? counted.at(lang) : 0, shard.tokens());
+  }
+  return out;
+}
+
+TEST(Fields, ReadersChooseDocumentsByThem) {
+  Sets sets;
+  const auto index = sets.make(lines());
+  ASSERT_GT(index.train.size(), 2u);
+  for (const std::string lang : {"de", "en", "", "fr"}) {
+    std::string want;
+    for (const auto& [of, text] : documents)
+      if (of == lang) want += text + "$";
+    EXPECT_EQ(kept_text(sets, index, lang), want) << lang;
+  }
+  data::ShardReader shard(sets.output, index, index.train[0]);
+  EXPECT_EQ(shard.fields().values_of(0), (Strings{"", "7"}));
+  EXPECT_EQ(shard.fields().values_of(1), (Strings{"en", "true"}));
+}
+
+TEST(Fields, WindowsLieInWhatIsChosen) {
+  Sets sets;
+  const auto index = sets.make(lines());
+  data::WindowDataset windows(sets.output, index, index.train,
+                              {.sequence = 10,
+                               .mask = data::DocumentMask::on,
+                               .order = data::Order::as_stored,
+                               .seed = 0,
+                               .field = "lang",
+                               .value = "en"});
+  std::uint64_t ordinal = 0;
+  for (const auto& entry : index.train) {
+    data::ShardReader shard(sets.output, index, entry);
+    shard.keep_only("lang", "en");
+    std::vector<std::int32_t> all(static_cast<std::size_t>(shard.tokens()));
+    shard.read(0, shard.tokens(), all.data());
+    for (std::int64_t first = 0; first + 11 <= shard.tokens(); first += 10, ++ordinal) {
+      std::vector<std::int32_t> i32(40);
+      std::vector<std::uint8_t> weights(10);
+      windows.fill(ordinal, {i32.data(), i32.data() + 10, i32.data() + 20, i32.data() + 30, weights.data()});
+      for (std::size_t t = 0; t < 10; ++t) {
+        const auto at = static_cast<std::size_t>(first) + t;
+        ASSERT_EQ(i32[t], all[at]);
+        ASSERT_EQ(i32[10 + t], all[at + 1]);
+        ASSERT_EQ(weights[t], all[at] == 256 ? 0 : 1);
+      }
+    }
+  }
+  EXPECT_GT(ordinal, 5u);
+  EXPECT_EQ(windows.count(), ordinal);
+}
+
+TEST(Fields, TasksKeepThem) {
+  Sets sets;
+  sets.make(lines());
+  const auto o = sets.options("parts");
+  for (const int task : {0, 1, 2}) {
+    data::DocumentSource from({sets.input}, sets.source());
+    data::build_task(from, *data::make_tokenizer("bytes"), o, {task, 3},
+                     {[](std::int64_t) {}, [](std::int64_t, std::int64_t) {}});
+  }
+  EXPECT_EQ(slurp(o.output + "/index.json"), slurp(sets.output + "/index.json"));
+  EXPECT_EQ(slurp(o.output + "/train/shard-00001.h5"), slurp(sets.output + "/train/shard-00001.h5"));
+}
+
+TEST(Fields, WhatIsNoValueIsRefused) {
+  Sets sets;
+  const auto reasons = [&](const std::string& line) {
+    spit(sets.input, line + "\n");
+    return trainyard::testing::read_documents({sets.input}, sets.source()).refusals;
+  };
+  EXPECT_EQ(reasons(R"({"text": "x", "lang": 1.5})"),
+            (Strings{"text.jsonl:1: key 'lang' is no text, whole number or truth value"}));
+  EXPECT_EQ(reasons(R"({"text": "x", "lang": ["de"]})"),
+            (Strings{"text.jsonl:1: key 'lang' is no text, whole number or truth value"}));
+  EXPECT_EQ(reasons(fmt::format(R"({{"text": "x", "lang": "{}"}})", std::string(257, 'x'))),
+            (Strings{"text.jsonl:1: the value of 'lang' is longer than 256 bytes"}));
+  EXPECT_EQ(reasons(R"({"text": "x", "lang": null})"), Strings{});
+  spit(sets.scratch.path + "/plain.txt", "text");
+  EXPECT_EQ(
+      refusal_of<base::UsageError>([&] { data::DocumentSource({sets.scratch.path + "/plain.txt"}, sets.source()); }),
+      "--keep-field is for JSON lines, and the input is plain text");
+  data::DocumentFields many({"f"});
+  const auto add = [&](std::size_t i) { many.add(std::vector<std::string>{std::to_string(i)}, 1); };
+  for (std::size_t i = 0; i < data::DocumentFields::most_values; ++i) add(i), add(i);
+  EXPECT_THROW(add(data::DocumentFields::most_values), base::InputError);
+}
+
+TEST(Fields, ASetIsNamedWithThem) {
+  const auto sets = data::sets_of("web[lang=de]:0.3,web[lang=en]:0.7:2", "--data");
+  ASSERT_EQ(sets.size(), 2u);
+  EXPECT_EQ(sets[0], (data::NamedSet{.folder = "web", .weight = "0.3", .field = "lang", .value = "de"}));
+  EXPECT_EQ(data::name_of(sets[1]), "web[lang=en]");
+  EXPECT_EQ(data::sets_of("web[lang=]", "--data")[0].value, "");
+  EXPECT_EQ(data::sets_of("web[1]", "--data")[0].folder, "web[1]");
+  EXPECT_FALSE(data::is_one_folder("web[lang=de]"));
+  EXPECT_EQ(refusal_of<base::UsageError>([] { data::sets_of("a[x=y]:1,a[x=y]:2", "--data"); }),
+            "--data names a[x=y] twice");
+}
+
+}  // namespace fields_test
