@@ -4,6 +4,7 @@
 #include "libtrain/base/json.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <optional>
 

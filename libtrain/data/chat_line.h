@@ -3,10 +3,12 @@
 
 #include "libtrain/data/chat_template.h"
 
-#include <simdjson.h>
-
 #include <string>
 #include <vector>
+
+namespace simdjson::dom {
+class object;
+}
 
 namespace trainyard::data {
 

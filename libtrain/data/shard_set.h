@@ -46,9 +46,9 @@ struct SetIndex {
   std::int32_t begin_of_document = -1;  // first token of each document; -1: none
   std::int64_t unknown_tokens = -1;     // in both splits: text for which the tokenizer has no token; -1: not recorded
   std::vector<ShardEntry> train, validation;
+  bool checksummed = true;           // false: from scanning a folder without index.json
   bool answers = false;              // shards say which tokens are answers
   std::int64_t packed_sequence = 0;  // documents are packed into sequences of so many tokens; 0: they are not
-  bool checksummed = true;           // false: from scanning a folder without index.json
 };
 
 nlohmann::json index_to_json(const SetIndex& index);

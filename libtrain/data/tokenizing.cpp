@@ -5,6 +5,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/thread.h"
+#include "libtrain/data/encoded_chat.h"
 
 #include <algorithm>
 #include <condition_variable>

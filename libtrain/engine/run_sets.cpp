@@ -154,7 +154,7 @@ void require_packed(const RunConfig& c, std::int64_t sequence, const std::vector
     if (packed > 0 && packed != sequence)
       throw base::UsageError(
           base::text("{} is packed for $sequence {}, and this run has {}", set.folder, packed, sequence),
-          base::text("$sequence {}, or a set of shard-data --pack best-fit --sequence {}", packed, sequence));
+          base::text("$sequence {}, or a set that is packed for {}", packed, sequence));
     if (packed > 0 && c.document_mask == "off")
       throw base::UsageError(
           base::text("{} has several documents in each sequence, which $document-mask off lets see each other",

@@ -5,7 +5,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/data/builder.h"
-#include "libtrain/data/chat_template.h"
+#include "libtrain/data/encoded_chat.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/data/task_builder.h"
 #include "libtrain/data/window_dataset.h"

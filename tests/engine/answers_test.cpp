@@ -54,13 +54,15 @@ TEST(Answers, HaveTheSameBitsOnEveryLayout) {
   int without = 0;
   for (const auto& line : SmallRun::metrics(one)) {
     ASSERT_TRUE(line["loss"].is_number() && line["gradient_norm"].is_number()) << line;
-    if (line["loss"] == 0.0) EXPECT_EQ(line["gradient_norm"], 0.0), ++without;
+    if (line["loss"] != 0.0) continue;
+    EXPECT_EQ(line["gradient_norm"], 0.0);
+    ++without;
   }
   EXPECT_GT(without, 0);  // no step of the three sequences has an answer
   EXPECT_LT(without, 8);
   std::vector<ParallelLayout> layouts(4);
   layouts[0].ranks = 3, layouts[0].zero = 3, layouts[1].ranks = 2, layouts[1].tensor = 2;
-  layouts[2].ranks = 2, layouts[2].pipeline = 2, layouts[3].ranks = 4, layouts[3].zero = 2,
+  layouts[2].ranks = 2, layouts[2].pipeline = 2, layouts[3].ranks = 3, layouts[3].zero = 2,
   layouts[3].recompute = "full";
   int n = 0;
   for (const auto& layout : layouts) {

@@ -1,0 +1,35 @@
+// EncodedChat: a chat template in the tokens of a tokenizer.
+#pragma once
+
+#include "libtrain/data/chat_template.h"
+#include "libtrain/data/tokenizer.h"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::data {
+
+// Any thread may call encode.
+class EncodedChat {
+ public:
+  // InputError if the tokenizer lacks a token of the template. Both outlive it.
+  EncodedChat(const ChatTemplate& chat, const Tokenizer& tokenizer);
+  // Appends the tokens of a document, with the tokens around it. Answers are ranges of these, in order and apart from
+  // one another. The end of the document belongs to a last answer.
+  void encode(std::span<const ChatMessage> messages, std::vector<std::int32_t>& tokens,
+              std::vector<AnswerSpan>& answers) const;
+
+ private:
+  struct Around {
+    std::vector<std::int32_t> prefix, suffix;
+  };
+  std::vector<std::int32_t> encoded(std::string_view text) const;
+
+  const ChatTemplate& chat_;
+  const Tokenizer& tokenizer_;
+  std::vector<Around> around_;  // of each role
+};
+
+}  // namespace trainyard::data
