@@ -191,9 +191,10 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   std::string out =
       fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name),
                   base::count_text(p.parameters), p.model.layers, p.model.hidden, base::count_text(p.model.vocabulary));
+  const auto lists = plan::most_attention_list_bytes(p);
   if (const auto attention = plan::attention_text(p.model, p.sequence); !attention.empty())
-    out += fmt::format("attention: {}; lists of {} a rank\n", attention,
-                       base::size_text(plan::most_attention_list_bytes(p), sizes));
+    out += fmt::format("attention: {}{}\n", attention,
+                       lists > 0 ? fmt::format("; lists of {} a rank", base::size_text(lists, sizes)) : "");
   out += parallel_layout_text(p) + "\n";
   const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) {

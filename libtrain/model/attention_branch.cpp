@@ -59,7 +59,8 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
     TRAINYARD_ASSERT(step.lists != nullptr, "layer {} has blocks, and the step no lists", layer_);
     a.visibility = step.lists->of(layer_, first_head);
   }
-  a.visibility.causal = model_.attention.causal;
+  a.visibility.causal = model_.attention.causal, a.visibility.window = model_.attention.window_tokens.at(0);
+  a.softcap = model_.attention.softcap;
   if (step.micro.key_end) a.key_end = step.micro.key_end.ptr<std::int32_t>();
   return a;
 }

@@ -20,16 +20,23 @@ struct Run {
   std::int64_t begin, end;  // positions
 };
 
-// The positions that the query at position p sees by a list, in ascending runs that do not touch.
-std::vector<Run> seen_runs(const kernels::TileView& list, std::int64_t head, std::int64_t p) {
+// The first position that a window lets the query at position p see.
+std::int64_t begin_of_window(const kernels::Visibility& v, std::int64_t p) {
+  return v.window > 0 ? std::max<std::int64_t>(0, p + 1 - v.window) : 0;
+}
+
+// The positions that the query at position p sees by the lists and the window, in ascending runs that do not touch.
+std::vector<Run> seen_runs(const kernels::Visibility& visibility, std::int64_t head, std::int64_t p) {
+  const auto& list = visibility.by_queries;
+  const auto from = begin_of_window(visibility, p);
   std::vector<Run> runs;
   const auto row = (list.heads == 1 ? 0 : head) * list.tiles + p / plan::attention_tile;
   const auto query_part = p % plan::attention_tile / plan::attention_part;
   for (auto n = list.begin[row]; n < list.begin[row + 1]; ++n)
     for (std::int64_t c = 0; c < 4; ++c) {
       if ((list.parts[n] >> (4 * query_part + c) & 1) == 0) continue;
-      const auto begin = list.other[n] * plan::attention_tile + c * plan::attention_part,
-                 end = std::min(begin + plan::attention_part, p + 1);
+      const auto first = list.other[n] * plan::attention_tile + c * plan::attention_part, begin = std::max(first, from),
+                 end = std::min(first + plan::attention_part, p + 1);
       if (begin >= end) continue;
       if (!runs.empty() && runs.back().end == begin) runs.back().end = end;
       else runs.push_back({begin, end});
@@ -90,20 +97,23 @@ void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::Atte
                      base::View out) const {
   const auto &k = base::at(keys, layer), &v = base::at(values, layer);
   const auto& list = s.visibility.by_queries;
-  if (list.begin == nullptr)
+  if (list.begin == nullptr) {
+    const auto begin = begin_of_window(s.visibility, length), rows = length + 1 - begin;
     return kernels::cached_attention(exec, {.q = q,
-                                            .k = k.row_range(0, length + 1),
-                                            .v = v.row_range(0, length + 1),
+                                            .k = k.row_range(begin, rows),
+                                            .v = v.row_range(begin, rows),
                                             .heads = s.heads,
                                             .kv_heads = s.kv_heads,
                                             .scale = s.scale,
-                                            .out = out});
+                                            .out = out,
+                                            .softcap = s.softcap});
+  }
   TRAINYARD_ASSERT(!exec.on_gpu(), "the lists of a text's cache are read on the host");
   // Copies the rows that are seen side by side: once for all heads, or for each head with a list of its own.
   const auto attend_heads = [&](std::int64_t first, std::int64_t heads) {
     tensor::ArenaScope scope(exec.scratch());
     const auto d = s.head_dim, group = s.heads / s.kv_heads, kv = std::max<std::int64_t>(1, heads / group);
-    const auto runs = seen_runs(list, s.visibility.first_head + first, length);
+    const auto runs = seen_runs(s.visibility, s.visibility.first_head + first, length);
     std::int64_t seen = 0;
     for (const auto& run : runs) seen += run.end - run.begin;
     const auto my_q = q.columns(first * d, heads * d), my_out = out.columns(first * d, heads * d);
@@ -118,8 +128,14 @@ void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::Atte
         kernels::copy(exec, v.row_range(row, count).columns(column, kv * d), my_v.row_range(at, count));
         at += count;
       });
-    kernels::cached_attention(
-        exec, {.q = my_q, .k = my_k, .v = my_v, .heads = heads, .kv_heads = kv, .scale = s.scale, .out = my_out});
+    kernels::cached_attention(exec, {.q = my_q,
+                                     .k = my_k,
+                                     .v = my_v,
+                                     .heads = heads,
+                                     .kv_heads = kv,
+                                     .scale = s.scale,
+                                     .out = my_out,
+                                     .softcap = s.softcap});
   };
   if (list.heads == 1) return attend_heads(0, s.heads);
   for (std::int64_t h = 0; h < s.heads; ++h) attend_heads(h, 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert; of masked and masked-documents, BERTs that
-learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles.
+learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores.
 
     python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
 
@@ -180,6 +180,10 @@ def visible(c, layer, start):
     there = start[:, None] == start[None, :]
     if is_causal(c):
         there = there & torch.ones_like(there).tril()
+    windows = c.get("window_tokens", [0])
+    if windows[layer % len(windows)] > 0:
+        place = torch.arange(len(start))
+        there = there & ((place[:, None] - place[None, :]).abs() < windows[layer % len(windows)])
     if "attention" not in c:
         return there[None]
     return there[None] & torch.tensor(blocks(c["attention"], is_causal(c), layer, c["heads"], len(start)))
@@ -237,6 +241,8 @@ def attention(c, p, layer, x, start, positions):
     k = k.repeat_interleave(heads // kvh, 1)
     v = v.repeat_interleave(heads // kvh, 1)
     scores = torch.einsum("ihd,jhd->hij", q, k) * (c.get("query_scale") or 1 / math.sqrt(hd))
+    if c.get("softcap"):
+        scores = c["softcap"] * torch.tanh(scores / c["softcap"])
     scores = scores.masked_fill(~visible(c, layer, start), float("-inf")).softmax(-1)
     a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, heads * hd)
     return linear(c, p, a, l + "attention.output")
@@ -390,3 +396,4 @@ if __name__ == "__main__":
     make(where, "sparse-bert", dict(COMMON, **BOTH_WAYS, attention=DRAWN) | SPAN, LONG)
     make(where, "sparse-gpt2", dict(COMMON, **GPT, attention=SLIDING) | SPAN, LONG)
     make(where, "sparse-llama", dict(COMMON, **LLAMA, attention=VARIABLE) | SPAN, LONG_LLAMA)
+    make(where, "windowed-llama", dict(COMMON, **LLAMA, window_tokens=[4, 0], softcap=0.004))

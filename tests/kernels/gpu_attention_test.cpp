@@ -1,131 +1,19 @@
 // Compares what queries see in the GPU's attention kernels with the CPU kernels: listed parts of tiles, both
 // directions, ends of keys. Rows at odd addresses use plain units, bf16 rows at multiples of 16 bytes tensor cores. The
 // Hopper kernel runs on such a device, and on the emulator where a test asks for it.
-#include "kernels/attention/attention.h"
-#include "kernels/dispatch.h"
 #include "tests/gpu_main.h"
-#include "tests/kernels/attention_case.h"
-#include "tests/kernels/gpu_compare.h"
+#include "tests/kernels/gpu_attention_case.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
 #include <limits>
-#include <optional>
 #include <random>
-#include <string>
 #include <tuple>
 
 namespace trainyard::test {
 namespace {
-
-enum class Units { plain, tensor_cores };
-
-// While it lives, the emulated device has this compute capability. A real device keeps its own.
-class Capability {
- public:
-  explicit Capability(const char* version) {
-    if (const char* asked = std::getenv("TRAINYARD_HOPPER")) asked_ = asked;
-    setenv("TRAINYARD_EMULATED_CAPABILITY", version, 1);
-    setenv("TRAINYARD_HOPPER", std::strcmp(version, "9.0") == 0 ? "on" : "off", 1);
-  }
-  ~Capability() {
-    unsetenv("TRAINYARD_EMULATED_CAPABILITY");
-    if (asked_) setenv("TRAINYARD_HOPPER", asked_->c_str(), 1);
-    else unsetenv("TRAINYARD_HOPPER");
-  }
-  Capability(const Capability&) = delete;
-  Capability& operator=(const Capability&) = delete;
-
- private:
-  std::optional<std::string> asked_;  // the variable's earlier value
-};
-constexpr auto hopper = "9.0", ampere = "8.0";
-
-struct Problem {
-  AttentionCase c;
-  DType t;
-  MatrixBuffer q, k, v, dout, out, lse, dq, dk, dv;
-  AttentionSpans spans;
-  AttentionParts parts;
-  AttentionLists lists;
-  std::vector<std::uint64_t> samples{11, 5};
-
-  Problem(const AttentionCase& c, DType t, Units units) : Problem(c, t, units, AttentionParts(c)) {}
-  Problem(const AttentionCase& c, DType t, Units units, AttentionParts drawn)
-      : c(c), t(t), q(t, 2 * c.T, c.heads * c.d, units == Units::plain ? 3 : 8),
-        k(t, 2 * c.T, c.kv * c.d, units == Units::plain ? 1 : 16), v(t, 2 * c.T, c.kv * c.d),
-        dout(t, 2 * c.T, c.heads * c.d), out(t, 2 * c.T, c.heads * c.d, units == Units::plain ? 2 : 8),
-        lse(accumulation(t), 2 * c.heads, c.T), dq(t, 2 * c.T, c.heads * c.d, units == Units::plain ? 1 : 8),
-        dk(t, 2 * c.T, c.kv * c.d), dv(t, 2 * c.T, c.kv * c.d), spans(c), parts(std::move(drawn)), lists(parts) {
-    q.fill(c.seed), k.fill(c.seed + 1), v.fill(c.seed + 2), dout.fill(c.seed + 3);
-  }
-
-  void run(Place& place) {
-    kernels::AttentionShape s{2, c.T, c.heads, c.kv, c.d, c.d < 64 ? 0.5 : 0.15, c.dropout, 99, 1234};
-    s.samples = place.raw(samples);
-    s.visibility.causal = c.causal, s.visibility.first_head = c.first_head;
-    if (spans.ends) s.key_end = place.raw(spans.end);
-    if (c.list_heads > 0) {
-      s.visibility.by_queries = there(place, lists.by_queries);
-      s.visibility.by_keys = there(place, lists.by_keys);
-    }
-    const auto vq = place(q), vk = place(k), vv = place(v), start = place(spans.start, {2, c.T}), vo = place(out),
-               vl = place(lse);
-    kernels::attention_forward(place.exec(),
-                               {.shape = s, .q = vq, .k = vk, .v = vv, .document_start = start, .out = vo, .lse = vl});
-    kernels::attention_backward(place.exec(), {.shape = s,
-                                               .q = vq,
-                                               .k = vk,
-                                               .v = vv,
-                                               .document_start = start,
-                                               .out = vo,
-                                               .lse = vl,
-                                               .dout = place(dout),
-                                               .dq = place(dq),
-                                               .dk = place(dk),
-                                               .dv = place(dv)});
-    place.fetch();
-  }
-  void run(Place::Kind kind) {
-    Place place(kind);
-    run(place);
-  }
-  kernels::TileView there(Place& place, AttentionLists::One& list) const {
-    if (list.other.empty()) list.other.push_back(0), list.parts.push_back(0);  // memory of 0 bytes cannot be copied
-    return {place.raw(list.begin), place.raw(list.other), place.raw(list.parts), lists.tiles, lists.heads};
-  }
-};
-
-void same_bits(const Problem& a, const Problem& b) {
-  ASSERT_EQ(a.out.bytes, b.out.bytes);
-  ASSERT_EQ(a.lse.bytes, b.lse.bytes);
-  ASSERT_EQ(a.dq.bytes, b.dq.bytes);
-  ASSERT_EQ(a.dk.bytes, b.dk.bytes);
-  ASSERT_EQ(a.dv.bytes, b.dv.bytes);
-}
-
-void equals_the_cpu(const AttentionCase& c, Units units, const std::vector<DType>& dtypes) {
-  SCOPED_TRACE(::testing::Message() << c.T << " tokens, " << c.heads << " heads of " << c.d
-                                    << (c.causal ? ", causal" : ", both ways") << ", seed " << c.seed);
-  // Plain units multiply their operands in f32, without rounding them to bf16 first.
-  const auto isa = kernels::active_isa();
-  if (units == Units::plain) kernels::set_isa(kernels::base_of(isa));
-  compare(
-      [&](Place& place, DType t) {
-        Problem p(c, t, units);
-        p.run(place);
-        for (std::int64_t h = 0; h < p.lse.rows; ++h)  // finite numbers, to be compared within a tolerance
-          for (std::int64_t i = 0; i < c.T; ++i)
-            if (p.lse(h, i) == std::numeric_limits<double>::infinity()) p.lse.set(h, i, 1e6);
-        return Outputs{p.out, p.lse, p.dq, p.dk, p.dv};
-      },
-      Same::tolerance, dtypes);
-  kernels::set_isa(isa);
-}
 
 TEST(GpuAttention, EqualsTheCpu) {
   for (const bool causal : {true, false})
@@ -149,6 +37,22 @@ TEST(GpuAttention, EqualsTheCpuOnTensorCores) {
       equals_the_cpu(c, Units::tensor_cores, {DType::bf16});
       if (HasFatalFailure()) return;
     }
+}
+
+// Windows beside the sides of parts and tiles, with lists, documents and dropout, and caps that most scores come near
+// to.
+TEST(GpuAttention, WindowsAndCapsEqualTheCpu) {
+  const std::int64_t windows[] = {1, 16, 64, 65, 0, 3};
+  for (std::int64_t n = 0; n < std::ssize(windows); ++n) {
+    const bool lists = n % 3 == 1, causal = n != 1 && n != 3;
+    AttentionCase c{130, 2, 1, n == 4 ? 128 : 64, causal, n == 4 ? 0.25 : 0, lists ? 1 : 0};
+    c.share = 0.7, c.documents = !lists, c.padded = lists;
+    c.window = windows[n], c.softcap = n > 1 ? 1.5 : 0;
+    equals_the_cpu(c, Units::tensor_cores, {DType::bf16});
+    c.d = 12, c.causal = n != 2 && n != 4;
+    equals_the_cpu(c, Units::plain, {n % 2 == 0 ? DType::f32 : n == 1 ? DType::f64 : DType::bf16});
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST(GpuAttention, RandomOnes) {
@@ -279,68 +183,6 @@ TEST(GpuAttention, CausalToTheElement) {
   }
 }
 
-// Queries, keys and values side by side in the rows of one buffer, as in a model, and their gradients in another
-// buffer. Rows of the results have a gap behind them.
-struct Fused {
-  std::int64_t batch, T, heads, kv, d;
-  MatrixBuffer qkv, out, lse, dout, gradients;
-  std::vector<std::int32_t> start;
-  Fused(std::int64_t batch, std::int64_t T, std::int64_t heads, std::int64_t kv, std::int64_t d)
-      : batch(batch), T(T), heads(heads), kv(kv), d(d), qkv(DType::bf16, batch * T, (heads + 2 * kv) * d, 8),
-        out(DType::bf16, batch * T, heads * d, 16), lse(DType::f32, batch * heads, T, 4),
-        dout(DType::bf16, batch * T, heads * d, 8), gradients(DType::bf16, batch * T, (heads + 2 * kv) * d, 16),
-        start(static_cast<std::size_t>(batch * T), 0) {
-    qkv.fill(static_cast<std::uint64_t>(T + d)), dout.fill(static_cast<std::uint64_t>(T + d + 1));
-  }
-  // Documents of about `length` tokens, different in each sequence.
-  void cut(std::int64_t length) {
-    std::mt19937_64 random(static_cast<std::uint64_t>(length));
-    for (std::int64_t b = 0; b < batch; ++b)
-      for (std::int64_t i = 0, begin = 0; i < T; ++i) {
-        if (random() % static_cast<std::uint64_t>(length) == 0) begin = i;
-        start[static_cast<std::size_t>(b * T + i)] = static_cast<std::int32_t>(begin);
-      }
-  }
-  // The two calls, with all operands where they run.
-  struct Calls {
-    std::function<void()> forward, backward;
-    void operator()() const { forward(), backward(); }
-  };
-  Calls at(Place& place) {
-    const kernels::AttentionShape s{batch, T, heads, kv, d, 2 / std::sqrt(static_cast<double>(d))};
-    const auto all = place(qkv), begin = place(start, {batch, T}), to = place(out), sums = place(lse),
-               given = place(dout), d_all = place(gradients);
-    const auto part = [this](base::View x, int which) {
-      return which == 0 ? x.columns(0, heads * d) : x.columns((heads + (which - 1) * kv) * d, kv * d);
-    };
-    const auto q = part(all, 0), k = part(all, 1), v = part(all, 2);
-    const kernels::AttentionForward forward{
-        .shape = s, .q = q, .k = k, .v = v, .document_start = begin, .out = to, .lse = sums};
-    const kernels::AttentionBackward backward{.shape = s,
-                                              .q = q,
-                                              .k = k,
-                                              .v = v,
-                                              .document_start = begin,
-                                              .out = to,
-                                              .lse = sums,
-                                              .dout = given,
-                                              .dq = part(d_all, 0),
-                                              .dk = part(d_all, 1),
-                                              .dv = part(d_all, 2)};
-    return {[=, &place] { kernels::attention_forward(place.exec(), forward); },
-            [=, &place] { kernels::attention_backward(place.exec(), backward); }};
-  }
-  Outputs run(Place& place) {
-    at(place)();
-    place.fetch();
-    return {out, lse, gradients};
-  }
-  Outputs run(Place::Kind kind) {
-    Place place(kind);
-    return run(place);
-  }
-};
-
 TEST(GpuAttention, OfHopperEqualsTheCpu) {
   const Capability capability(hopper);
   for (const auto& [batch, T, heads, kv] : {std::tuple{2, 1, 4, 2},
@@ -369,6 +211,24 @@ TEST(GpuAttention, OfHopperEqualsTheCpu) {
       }
 }
 
+// Windows beside the sides of tiles of 64 and 128 keys, and of groups of 64 queries, with documents and without.
+TEST(GpuAttention, OfHopperHasWindows) {
+  const Capability capability(hopper);
+  for (const int d : {64, 128})
+    for (const std::int64_t window : {1, 63, 64, 65, 127, 128, 130, 299}) {
+      if (emulated() && by_day() && (d == 64) != (window % 2 == 1)) continue;
+      SCOPED_TRACE(::testing::Message() << "a window of " << window << ", heads of " << d);
+      const auto one = [&](Place& place, DType) {
+        Fused f(1, 300, 2, 1, d);
+        f.window = window;
+        if (window % 4 == 3) f.cut(90);
+        return f.run(place);
+      };
+      compare(one, Same::tolerance, {DType::bf16});
+      if (HasFatalFailure()) return;
+    }
+}
+
 // The Hopper kernels round at other places than other kernels. Cases that they do not support keep their bits.
 TEST(GpuAttention, OfHopperTakesWhatItHas) {
   if (!emulated()) GTEST_SKIP() << "a device is of one kind";
@@ -392,10 +252,11 @@ TEST(GpuAttention, OfHopperTakesWhatItHas) {
     EXPECT_NE(now[0].bytes, old[0].bytes) << d;
     EXPECT_EQ(other[0].bytes, old[0].bytes) << d;
     EXPECT_NE(other[1].bytes, old[1].bytes) << d;
-    const AttentionCase others[] = {{100, 2, 1, d, true, 0.25, 0, 0, 0, 1, false, true},  // dropout
-                                    {100, 2, 1, d, true, 0, 1, 0, 0, 0.5, false, false},  // lists
-                                    {100, 2, 1, d, false, 0, 0, 0, 0, 1, false, false},   // later keys
-                                    {100, 2, 1, d, true, 0, 0, 0, 0, 1, true, false}};    // padding
+    const AttentionCase others[] = {{100, 2, 1, d, true, 0.25, 0, 0, 0, 1, false, true},          // dropout
+                                    {100, 2, 1, d, true, 0, 1, 0, 0, 0.5, false, false},          // lists
+                                    {100, 2, 1, d, false, 0, 0, 0, 0, 1, false, false},           // later keys
+                                    {100, 2, 1, d, true, 0, 0, 0, 0, 1, true, false},             // padding
+                                    {100, 2, 1, d, true, 0, 0, 0, 0, 1, false, false, 1, 0, 2}};  // a cap
     for (const auto& c : others) {
       Problem old(c, DType::bf16, Units::tensor_cores), now(c, DType::bf16, Units::tensor_cores);
       {

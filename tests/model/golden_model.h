@@ -53,6 +53,8 @@ struct Golden {
     document_mask = m["document_mask"];
     if (m.contains("experts")) set_experts(m["experts"]);
     model.attention.causal = m.value("causal", true);
+    model.attention.window_tokens = m.value("window_tokens", model.attention.window_tokens);
+    model.attention.softcap = m.value("softcap", 0.0);
     if (m.contains("attention")) set_blocks(m["attention"]);
   }
   void set_heads(const json& m) {

@@ -1,6 +1,6 @@
 // Parity with PyTorch: initial values, ten losses, first gradients (golden files of tests/golden/pytorch_golden.py).
 // The models are a GPT-2, a Llama, a post-norm model with exact GELU, and a BERT. Others are BERTs that learn hidden
-// tokens from both sides, and models with block-sparse attention, which PyTorch masks.
+// tokens from both sides, and models with block-sparse attention or windows, which PyTorch masks.
 #include "libtrain/data/masking.h"
 #include "tests/model/golden_model.h"
 
@@ -67,6 +67,7 @@ TEST(PyTorch, MaskedF32) {
 TEST(PyTorch, SparseBertF32) { parity("sparse-bert", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, SparseGpt2F32) { parity("sparse-gpt2", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, SparseLlamaF32) { parity("sparse-llama", base::DType::f32, 1e-5, 1e-4, "losses"); }
+TEST(PyTorch, WindowedLlamaF32) { parity("windowed-llama", base::DType::f32, 1e-5, 1e-4, "losses"); }
 // In double only two roundings are left: of the stored gradients (float32) and of the rotary angles.
 TEST(PyTorch, Gpt2F64) { parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, PostNormF64) { parity("post", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
@@ -83,6 +84,7 @@ TEST(PyTorch, MaskedF64) {
 TEST(PyTorch, SparseBertF64) { parity("sparse-bert", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, SparseGpt2F64) { parity("sparse-gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, SparseLlamaF64) { parity("sparse-llama", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
+TEST(PyTorch, WindowedLlamaF64) { parity("windowed-llama", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 // Products with as many reduction lanes as there are key-value heads.
 TEST(PyTorch, InLanes) {
   parity("gpt2", base::DType::f32, 1e-5, 1e-4, "losses", Golden("gpt2").model.kv_heads);
@@ -98,7 +100,7 @@ TEST(PyTorch, HeadNormsBf16) {
   for (const char* name : {"head-norm", "width-norm"}) parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
 }
 TEST(PyTorch, SparseBf16) {
-  for (const char* name : {"sparse-bert", "sparse-gpt2", "sparse-llama"})
+  for (const char* name : {"sparse-bert", "sparse-gpt2", "sparse-llama", "windowed-llama"})
     parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
 }
 

@@ -1,5 +1,7 @@
 // Tests the attention of models as files describe it, and what is refused.
 #include "libtrain/base/error.h"
+#include "libtrain/plan/attention_text.h"
+#include "libtrain/plan/blocks/attention.h"
 #include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/model_file/load_model.h"
 #include "libtrain/plan/model_file/model_json.h"
@@ -11,6 +13,8 @@
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
+
+#include <cstdlib>
 
 namespace trainyard::plan {
 namespace {
@@ -86,6 +90,9 @@ TEST(AttentionOfAModel, IsRefusedWithWhatWouldBeRight) {
       {"layout = \"fixed\"\nhorizontal = \"on\"\n", "which a causal model forbids"},
       {"layout = \"bigbird\"\nrandom = 0\nshared-draws = \"on\"\n", "nothing is drawn"},
       {"layout = \"longformer\"\nglobal-blocks = \"3-5\"\n", "names no blocks"},
+      {"window-tokens = [1, 2, 3, 4, 5, 6, 7]\n", "attention-window-tokens lists 7 layers of 6"},
+      {"window-tokens = [64, -1]\n", "window-tokens -1 must lie between 0 and 1073741824"},
+      {"softcap = -1\n", "softcap -1 must lie between 0 and 1000000"},
   };
   EXPECT_EQ(refusal("causal = \"off\"\nlayout = \"fixed\"\nhorizontal = \"on\"\n"), "") << "it sees both ways";
   EXPECT_EQ(refusal("layout = \"longformer\"\nglobal-blocks = \"\"\n"), "") << "a list without blocks";
@@ -117,6 +124,77 @@ TEST(AttentionOfAModel, CostsWhatItsBlocksCost) {
   EXPECT_DOUBLE_EQ(density(dense, 4096), 1);
   const double saved = step_flops(dense, 1, 4096, Recompute::none) - step_flops(m, 1, 4096, Recompute::none);
   EXPECT_NEAR(saved, 3 * 4096.0 * 4 * 4096 * 64 * (1 - density(m, 4096)), 1e-6 * saved);
+}
+
+TEST(AttentionOfAModel, HasWindowsAndACapOfItsTable) {
+  const auto m = read("window-tokens = \"64, 0\"\nsoftcap = 50\n");
+  EXPECT_EQ(m.attention.window_tokens, (std::vector<std::int64_t>{64, 0}));
+  EXPECT_EQ(m.attention.softcap, 50);
+  EXPECT_EQ(layer_model(m, 4).attention.window_tokens, std::vector<std::int64_t>{64}) << "again from the first";
+  EXPECT_EQ(layer_model(m, 5).attention.window_tokens, std::vector<std::int64_t>{0});
+  EXPECT_EQ(alike_layers(m, 0, 6), 1);
+  EXPECT_EQ(model_from_json(model_to_json(m), "it", ""), m);
+  const auto plain = model_to_json(read("")).dump();
+  EXPECT_EQ(plain.find("window_tokens"), std::string::npos) << plain;
+  EXPECT_EQ(plain.find("softcap"), std::string::npos) << plain;
+  EXPECT_EQ(attention_text(m, 4096), "a window of 64 tokens in 3 layers; scores capped at 50");
+  EXPECT_EQ(attention_text(read("layout = \"sliding\"\nwindow-tokens = 32\n"), 4096).substr(0, 21),
+            "sliding in 6 layers: ");
+  EXPECT_EQ(read("window-tokens = 5000\n").attention.window_tokens[0], 5000) << "longer than the context";
+}
+
+// Counts pairs one by one. Of a layout it counts blocks that have a pair within the window.
+TEST(AttentionOfAModel, CostsWhatItsWindowsLeave) {
+  const std::int64_t T = 200;
+  for (const bool causal : {true, false})
+    for (const std::int64_t window : {0, 1, 2, 16, 17, 64, 199, 200, 1000})
+      for (const char* layout : {"dense", "longformer"}) {
+        ModelConfig m = preset("gpt2-nano");
+        m.context = T, m.attention.causal = causal, m.attention.layout = {layout}, m.attention.block = 16;
+        m.attention.window_tokens = {window};
+        const auto sees = [&](std::int64_t i, std::int64_t j) {
+          return (!causal || j <= i) && (window == 0 || std::abs(i - j) < window);
+        };
+        double near = 0, all = 0;
+        for (std::int64_t i = 0; i < T; ++i)
+          for (std::int64_t j = 0; j < T; ++j) near += sees(i, j) ? 1 : 0, all += !causal || j <= i ? 1 : 0;
+        double share = near / all;
+        if (is_sparse(m)) {
+          const auto blocks = block_layout(m, 0, T);
+          double kept = 0;
+          for (std::int64_t r = 0; r < blocks.n; ++r)
+            for (const auto c : blocks.row(0, r)) {
+              bool any = false;
+              for (std::int64_t i = 16 * r; i < 16 * r + 16; ++i)
+                for (std::int64_t j = 16 * c; j < 16 * c + 16; ++j) any = any || std::abs(i - j) < window;
+              kept += any || window == 0 || window >= T ? 1 : 0;
+            }
+          share = std::min(share, kept / (causal ? 13 * 14 / 2 : 13 * 13));
+        }
+        EXPECT_NEAR(computed_share(m, T), share, 1e-12) << layout << " " << window << causal;
+      }
+  auto m = read("window-tokens = 512\n", "layers = 1\nhidden = 64\ncontext = 4096\nvocabulary = 256\n");
+  m.lanes = 1;
+  auto dense = m;
+  dense.attention = {};
+  const double saved = step_flops(dense, 1, 4096, Recompute::none) - step_flops(m, 1, 4096, Recompute::none);
+  EXPECT_NEAR(saved, 3 * 4096.0 * 4 * 4096 * 64 * (1 - computed_share(m, 4096)), 1e-6 * saved);
+}
+
+// Fused kernels skip what no window reaches. Kernels apart compute it and mask it.
+TEST(AttentionOfAModel, KernelsComputeWhatTheirWindowsReach) {
+  auto m = read("window-tokens = 512\n", "layers = 1\nhidden = 64\ncontext = 8192\nvocabulary = 256\n");
+  auto dense = m;
+  dense.attention = {};
+  const MicroShape shape{{1, 8192}, {base::DType::bf16, 1}};
+  const auto keys = [&](const ModelConfig& model, AttentionKernels kernels) {
+    const auto work = AttentionKind().work(model, shape, kernels);
+    return kernels == AttentionKernels::fused ? work.forward.attention.at(0) : work.forward.products.at(2);
+  };
+  const auto fused = keys(m, AttentionKernels::fused), all = keys(dense, AttentionKernels::fused);
+  EXPECT_EQ(all.cols, (8192 + 128) / 2);
+  EXPECT_NEAR(static_cast<double>(fused.cols), 512 * (1 - 256.0 / 8192) + 64, 2);  // its window, and half a tile more
+  EXPECT_EQ(keys(m, AttentionKernels::apart).cols, keys(dense, AttentionKernels::apart).cols);
 }
 
 }  // namespace

@@ -143,9 +143,9 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                          ? fmt::format(", of which a token goes through {}", base::count_text(p.active_parameters))
                          : "");
   const auto attention = plan::attention_text(p.model, p.sequence);
-  if (!attention.empty())
-    out += fmt::format("attention   {}\n            lists of {} a rank\n", attention,
-                       base::size_text(plan::most_attention_list_bytes(p), sizes));
+  if (!attention.empty()) out += fmt::format("attention   {}\n", attention);
+  if (const auto lists = plan::most_attention_list_bytes(p); lists > 0)
+    out += fmt::format("            lists of {} a rank\n", base::size_text(lists, sizes));
   out += fmt::format(
       "layout      {}{}, ZeRO {}, {} with {} gradients, {}{}\n", base::counted(ranks, "rank"), plan::sharing_text(p),
       p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype), optimizer_text(p),
@@ -156,7 +156,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                      p.local_accumulation > 1 ? fmt::format("local accumulation {}, ", p.local_accumulation) : "",
                      base::counted(batch.accumulation_steps(), "accumulation step"),
                      p.breadth_first(batch) ? ", breadth first" : "", base::rate_text(p.flops, "FLOP"),
-                     attention.empty() ? "in full" : "by its blocks");
+                     attention.empty() ? "in full" : "by what it computes");
   if (const auto ramp = plan::ramp_text(p); !ramp.empty()) out += "            " + ramp + "\n";
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes));

@@ -5,6 +5,7 @@
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/attention_text.h"
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/cost/attention_lists.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
@@ -141,7 +142,8 @@ Report model_report(const std::string& file, const Options& options) {
                   active < all ? fmt::format(", of which a token goes through {}", human_count(active)) : "");
   const auto sequence = plan::longest_sequence(model);
   if (const auto attention = plan::attention_text(model, sequence); !attention.empty())
-    report.text += fmt::format("attention over {} tokens: {}; --layout draws it\n", human_count(sequence), attention);
+    report.text += fmt::format("attention over {} tokens: {}{}\n", human_count(sequence), attention,
+                               plan::attention_list_bytes(model, sequence) > 0 ? "; --layout draws it" : "");
   if (const auto dropped = plan::dropped_text(model); !dropped.empty()) report.text += dropped + "\n";
   return report;
 }

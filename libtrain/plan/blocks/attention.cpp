@@ -47,12 +47,16 @@ std::int64_t attended_backward(const ModelConfig& m, const MicroShape& s) {
          std::max(p.linear(width, m.hidden), attention_backward(m, s));
 }
 
-// Fused kernels compute tiles of this many keys. Of a causal row they skip the tiles behind its end.
+// Fused kernels compute tiles of this many keys. Of a causal row they skip the tiles behind its end, and tiles that no
+// window reaches. Kernels apart compute all that a window hides.
 constexpr double keys_of_tile = 128;
 
 std::int64_t computed_keys(const ModelConfig& m, const MicroShape& s, AttentionKernels kernels) {
-  double keys = static_cast<double>(s.sequence) * (s.sequence > 0 ? density(m, s.sequence) : 1);
-  if (kernels == AttentionKernels::fused && m.attention.causal) keys = (keys + std::min(keys, keys_of_tile)) / 2;
+  const bool fused = kernels == AttentionKernels::fused;
+  double keys = static_cast<double>(s.sequence) * (fused            ? computed_share(m, s.sequence)
+                                                   : s.sequence > 0 ? density(m, s.sequence)
+                                                                    : 1);
+  if (fused && m.attention.causal) keys = (keys + std::min(keys, keys_of_tile)) / 2;
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(keys));
 }
 
@@ -145,10 +149,10 @@ std::vector<GroupCall> AttentionKind::tensor_calls(const ModelConfig& m, const M
 }
 
 // The scores and their product with the values are counted in full; causal masking would halve them. A sparse layout
-// counts its share of what dense attention computes.
+// and a window count their share of what dense attention computes.
 double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
-  const double share = sequence > 0 ? density(m, sequence) : 1;
-  return apart_flops(m) + 4 * share * static_cast<double>(sequence) * static_cast<double>(m.query_width());
+  return apart_flops(m) +
+         4 * computed_share(m, sequence) * static_cast<double>(sequence) * static_cast<double>(m.query_width());
 }
 
 // The products with weights.

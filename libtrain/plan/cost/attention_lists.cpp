@@ -29,10 +29,12 @@ std::map<std::int64_t, std::int64_t> list_of_layer(const ModelPart& part) {
   std::map<std::int64_t, std::int64_t> first_of;
   std::vector<std::pair<AttentionConfig, std::int64_t>> known;
   over_sparse_layers(part, [&](std::int64_t layer, const ModelConfig& m) {
-    const auto same = std::find_if(known.begin(), known.end(),
-                                   [&](const auto& k) { return !draws(m.attention) && k.first == m.attention; });
+    auto blocks = m.attention;
+    blocks.window_tokens = {0};  // lists say nothing of windows
+    const auto same =
+        std::find_if(known.begin(), known.end(), [&](const auto& k) { return !draws(blocks) && k.first == blocks; });
     first_of[layer] = same == known.end() ? layer : same->second;
-    if (same == known.end()) known.emplace_back(m.attention, layer);
+    if (same == known.end()) known.emplace_back(std::move(blocks), layer);
   });
   return first_of;
 }

@@ -1,4 +1,4 @@
-// Checks sparse layouts.
+// Checks sparse layouts and windows.
 #include "libtrain/plan/model_file/attention_problems.h"
 
 #include "libtrain/base/error.h"
@@ -145,6 +145,13 @@ std::vector<std::string> attention_problems(const ModelConfig& m) {
     out.push_back(fmt::format("attention-block {} must be 16, 32, 64 or 128", a.block));
   if (static_cast<std::int64_t>(a.layout.size()) > m.layers)
     out.push_back(fmt::format("attention-layout names {} layers of {}", a.layout.size(), m.layers));
+  if (a.window_tokens.empty())
+    out.emplace_back("attention-window-tokens lists no number: 0 means that there is no window");
+  if (static_cast<std::int64_t>(a.window_tokens.size()) > m.layers)
+    out.push_back(fmt::format("attention-window-tokens lists {} layers of {}", a.window_tokens.size(), m.layers));
+  if (std::any_of(a.window_tokens.begin(), a.window_tokens.end(), [](auto w) { return w < 0; }))
+    out.emplace_back("attention-window-tokens lists a number below 0");
+  if (!(a.softcap >= 0)) out.push_back(fmt::format("attention-softcap {} is below 0", a.softcap));
   try {
     if (occurrences(m, "variable") || occurrences(m, "longformer")) block_ranges(a.global_blocks);
   } catch (const base::InputError& e) {

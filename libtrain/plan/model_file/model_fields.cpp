@@ -111,6 +111,10 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
       base::Range<std::uint64_t>{0, std::numeric_limits<std::int64_t>::max()});
   add("file", a.file, "file: HDF5 file of the layout, beside this file; it sets attention-block");
   add("file-blocks", a.file_blocks, "file: instead of an HDF5 file, rows of blocks: \"0; 0 1; 0 2; 0:4\"");
+  add("window-tokens", a.window_tokens,
+      "tokens that a query sees at most, itself among them, of the layers in turn; 0: no limit",
+      base::Range<std::int64_t>{0, std::int64_t{1} << 30});
+  add("softcap", a.softcap, "c: attention scores become c tanh(score / c); 0: they stay", base::Range<double>{0, 1e6});
 }
 
 void rotary_fields(base::FieldVisitor& v, RotaryConfig& r) {
@@ -228,6 +232,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
 
 std::size_t longest_text(const base::Field& f) {
   if (f.name == "attention-file-blocks") return longest_file_blocks;
+  if (f.name == "attention-window-tokens") return std::size_t{128} << 10;  // for as many layers as a model may have
   if (f.name == "attention-layout") return std::size_t{128} << 10;         // for as many layers as a model may have
   if (f.name == "attention-global-blocks") return std::size_t{128} << 10;  // for as many ranges as there may be
   return 8192;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 
@@ -158,29 +159,72 @@ BlockLayout block_layout(const ModelConfig& m, std::int64_t layer, std::int64_t 
   return out;
 }
 
-std::int64_t block_count(const ModelConfig& m, std::int64_t sequence) {
+namespace {
+
+struct BlockCounts {
+  std::int64_t all, near;  // near: those that the layer's window reaches
+};
+
+// Counts columns of `layout` of which some key is less than `window` tokens away from some query; 0: any.
+std::int64_t near_blocks(const BlockLayout& layout, std::int64_t window) {
+  if (window == 0) return std::ssize(layout.columns);
+  const auto reach = (window - 2 + layout.block) / layout.block;  // in blocks
+  std::int64_t near = 0;
+  for (std::int64_t h = 0; h < layout.heads; ++h)
+    for (std::int64_t i = 0; i < layout.n; ++i)
+      for (const auto j : layout.row(h, i)) near += static_cast<std::int64_t>(std::abs(i - j) <= reach);
+  return near;
+}
+
+BlockCounts block_counts(const ModelConfig& m, std::int64_t sequence) {
   struct Known {
     AttentionConfig attention;
-    std::int64_t heads, sequence, count;
+    std::int64_t heads, sequence;
+    BlockCounts counts;
   };
   static std::mutex guard;
   static std::deque<Known> known;
   const auto heads = m.attention.per_head ? m.heads : 1;
   const std::lock_guard lock(guard);
   for (const auto& k : known)
-    if (k.heads == heads && k.sequence == sequence && k.attention == m.attention) return k.count;
+    if (k.heads == heads && k.sequence == sequence && k.attention == m.attention) return k.counts;
+  const auto layout = block_layout(m, 0, sequence);
   known.push_back(
-      {m.attention, heads, sequence, static_cast<std::int64_t>(block_layout(m, 0, sequence).columns.size())});
+      {m.attention, heads, sequence, {std::ssize(layout.columns), near_blocks(layout, window_of(m, sequence))}});
   if (known.size() > 64) known.pop_front();
-  return known.back().count;
+  return known.back().counts;
 }
+
+// The blocks that dense attention computes in each head.
+double dense_blocks(const ModelConfig& m, std::int64_t sequence) {
+  const auto n = static_cast<double>((sequence + m.attention.block - 1) / m.attention.block);
+  return m.attention.causal ? n * (n + 1) / 2 : n * n;
+}
+
+}  // namespace
+
+std::int64_t block_count(const ModelConfig& m, std::int64_t sequence) { return block_counts(m, sequence).all; }
 
 double density(const ModelConfig& m, std::int64_t sequence) {
   if (!is_sparse(m)) return 1;
-  const auto n = static_cast<double>((sequence + m.attention.block - 1) / m.attention.block);
-  const double dense = m.attention.causal ? n * (n + 1) / 2 : n * n;
   return static_cast<double>(block_count(m, sequence)) / static_cast<double>(m.attention.per_head ? m.heads : 1) /
-         dense;
+         dense_blocks(m, sequence);
+}
+
+std::int64_t window_of(const ModelConfig& m, std::int64_t sequence) {
+  const auto window = m.attention.window_tokens.at(0);
+  return window < sequence ? window : 0;
+}
+
+double computed_share(const ModelConfig& m, std::int64_t sequence) {
+  const auto window = window_of(m, sequence);
+  if (window == 0) return sequence > 0 ? density(m, sequence) : 1;
+  // Out of reach are the pairs of a triangle of this side, on each side of the diagonal.
+  const auto t = static_cast<double>(sequence), side = static_cast<double>(sequence - window);
+  const double pairs = m.attention.causal ? 1 - side * (side + 1) / (t * (t + 1)) : 1 - side * (side + 1) / (t * t);
+  if (!is_sparse(m)) return pairs;
+  return std::min(pairs, static_cast<double>(block_counts(m, sequence).near) /
+                             static_cast<double>(m.attention.per_head ? m.heads : 1) / dense_blocks(m, sequence));
 }
 
 }  // namespace trainyard::plan

@@ -38,8 +38,14 @@ BlockLayout block_layout(const ModelConfig& of_layer, std::int64_t layer, std::i
 
 // block_count: the blocks of all heads that have a layout of their own. density: their share of the blocks that dense
 // attention computes for as many heads. That is the whole square, or in a causal model the diagonal and what is below
-// it. Both are thread-safe and cache results.
+// it. Both are thread-safe and cache results. Windows of tokens change neither.
 std::int64_t block_count(const ModelConfig& of_layer, std::int64_t sequence);
 double density(const ModelConfig& of_layer, std::int64_t sequence);  // 1 where the layer is dense
+
+// The most tokens that a query sees behind or before it, itself among them; 0 where a sequence is no longer than that.
+std::int64_t window_of(const ModelConfig& of_layer, std::int64_t sequence);
+// The share of dense attention's pairs that the layer computes, by its window and its layout. Of a layout's blocks it
+// counts those that the window reaches.
+double computed_share(const ModelConfig& of_layer, std::int64_t sequence);
 
 }  // namespace trainyard::plan
