@@ -17,19 +17,21 @@ template <class G> __device__ __forceinline__ Softmax<G> join(const Softmax<G>& 
   return {top, rounded_product(a.sum, exp_of(a.top - top)) + rounded_product(b.sum, exp_of(b.top - top))};
 }
 
-__device__ __forceinline__ float tanh_of(float x) { return tanhf(x); }
-__device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
+__device__ __forceinline__ float cap_tanh(float x) { return tanhf(x); }
+__device__ __forceinline__ double cap_tanh(double x) { return tanh(x); }
 
 // The logit that the softmax has, and its derivative. Products are rounded on their own here, too.
 template <bool Capped, class G> __device__ __forceinline__ G seen(const CrossEntropyArgs& a, G x) {
-  if constexpr (!Capped) return x;
-  const G c = static_cast<G>(a.softcap);
-  return rounded_product(c, tanh_of(x / c));
+  if constexpr (Capped) return rounded_product(static_cast<G>(a.softcap), cap_tanh(x / static_cast<G>(a.softcap)));
+  else return x;
 }
-template <bool Capped, class G> __device__ __forceinline__ G slope_of(const CrossEntropyArgs& a, G x) {
-  if constexpr (!Capped) return 1;
-  const G t = tanh_of(x / static_cast<G>(a.softcap));
-  return G(1) - rounded_product(t, t);
+template <bool Capped, class G> __device__ __forceinline__ G cap_slope(const CrossEntropyArgs& a, G x) {
+  if constexpr (Capped) {
+    const G t = cap_tanh(x / static_cast<G>(a.softcap));
+    return G(1) - rounded_product(t, t);
+  } else {
+    return 1;
+  }
 }
 
 // Joins results that come one after the other, in the order of lanes.
@@ -142,7 +144,7 @@ template <class T, int V, bool Capped> __global__ void __launch_bounds__(row_thr
     for (int k = 0; k < V; ++k) {
       const auto c = g * V + k;
       const G p = c < n ? rounded_product(exp_of(seen<Capped>(a, in.v[k]) - all.top), scale) : G(0);
-      store(&gradient.v[k], (c == target ? p - G(1) : p) * (slope_of<Capped>(a, in.v[k]) * of_loss));
+      store(&gradient.v[k], (c == target ? p - G(1) : p) * (cap_slope<Capped>(a, in.v[k]) * of_loss));
     }
     put_vec(out + g * V, gradient);
   }

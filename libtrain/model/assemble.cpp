@@ -9,8 +9,8 @@
 #include "libtrain/model/feed_forward_branch.h"
 #include "libtrain/model/head_block.h"
 #include "libtrain/model/post_norm_layer.h"
-#include "libtrain/model/pre_norm_layer.h"
 #include "libtrain/model/recompute.h"
+#include "libtrain/model/residual_layer.h"
 #include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/named_kinds.h"
@@ -56,13 +56,18 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
     BranchSpec spec{m, flat_group, place.index};
     if (kind.has_own_flat_group()) spec.own = &place.flat_groups.at(1), spec.own_occurrence = place.occurrences.at(1);
     spec.experts = place.experts;
-    sublayers.push_back({&kind, NormPart(m, flat_group, prefix + "_norm"),
-                         not_null(factory->second(spec), "branch", name),
-                         DropoutSite(flat_group.name + "." + prefix + "_residual", kind.residual_dropout(m))});
+    auto& s = sublayers.emplace_back(
+        Sublayer{.kind = &kind,
+                 .norm = {},
+                 .branch = not_null(factory->second(spec), "branch", name),
+                 .residual = DropoutSite(flat_group.name + "." + prefix + "_residual", kind.residual_dropout(m))});
+    const bool alone_behind = plan::has_norm_behind(m) && !plan::has_norm_before(m);
+    (alone_behind ? s.behind : s.norm).emplace(m, flat_group, prefix + "_norm");
+    if (plan::has_norm_behind(m) && !alone_behind) s.behind.emplace(m, flat_group, prefix + "_post_norm");
   }
   if (plan::is_post_norm(m))
     return std::make_unique<PostNormLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
-  return std::make_unique<PreNormLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
+  return std::make_unique<ResidualLayer>(m, flat_group.name, place.occurrences.at(0), std::move(sublayers));
 }
 
 std::map<std::string, BlockFactory>& blocks() {

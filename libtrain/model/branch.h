@@ -12,16 +12,22 @@
 namespace trainyard::model {
 
 // The gradient of a branch's output: the gradient of the hidden states, through the residual dropout if there is one.
+// Where a norm is behind the branch, it is the gradient of what that norm reads.
 class OutputGradient {
  public:
-  OutputGradient(const DropoutSite& residual, base::View stream) : residual_(residual), stream_(stream) {}
-  bool dropped(const Step& step) const { return residual_.active(step); }
+  OutputGradient(const DropoutSite& residual, base::View stream) : residual_(&residual), stream_(stream) {}
+  explicit OutputGradient(base::View gradient) : stream_(gradient) {}
+  bool dropped(const Step& step) const { return residual_ != nullptr && residual_->active(step); }
   // The gradient, [own rows, hidden]: the hidden states' gradient itself. With dropout it is written to `place`, of the
   // same shape, which is returned.
   base::View in(const Step& step, base::View place) const {
     if (!dropped(step)) return stream_;
-    kernels::dropout_backward(step.exec, residual_.of(step), stream_, place);
+    kernels::dropout_backward(step.exec, residual_->of(step), stream_, place);
     return place;
+  }
+  // Writes it to `place`.
+  void copied(const Step& step, base::View place) const {
+    if (in(step, place).data != place.data) tensor::copy(step.exec, stream_, place);
   }
   // The gradient of all rows of the micro-batch, gathered with sequence parallelism: `place` is [n, hidden].
   base::View all_rows(const Step& step, base::View place) const {
@@ -32,7 +38,7 @@ class OutputGradient {
   }
 
  private:
-  const DropoutSite& residual_;
+  const DropoutSite* residual_ = nullptr;
   base::View stream_;
 };
 

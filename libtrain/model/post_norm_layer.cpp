@@ -28,14 +28,14 @@ void PostNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
     if (before == nullptr) {
       kernels::copy(step.exec, flow.main, (*t)["normed"]);
     } else {
-      before->norm.forward_sum(step, lease, flow.main, output, before->residual.of(step), *t);
+      before->norm->forward_sum(step, lease, flow.main, output, before->residual.of(step), *t);
       kernels::copy(step.exec, (*t)["normed"], flow.main);
     }
     before = &sublayers_[i];
     before->branch->forward(step, lease, *t, output);
   }
   const PassTensors t(groups.back(), step, saved);
-  before->norm.forward_sum(step, lease, flow.main, output, before->residual.of(step), *t);
+  before->norm->forward_sum(step, lease, flow.main, output, before->residual.of(step), *t);
 }
 
 // With s = x + dropout(branch(x)) and y = norm(s): ds comes from the norm's backward, and dx = ds + the branch's input
@@ -46,14 +46,14 @@ void PostNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
   auto& workspace = step.exec.scratch();
   const auto groups = tensors(step, plan::Pass::train);
   const auto through_norm = [&](const Sublayer& s, const SavedSet& t) {
-    s.norm.backward(step, lease, s.norm.gradients(grads), flow.main, t, flow.main);
+    s.norm->backward(step, lease, s.norm->gradients(grads), flow.main, t, flow.main);
   };
   through_norm(sublayers_.back(), SavedSet::take_back(step, saved, groups.back()));
   for (auto i = sublayers_.size(); i-- > 0;) {
     const auto& s = sublayers_[i];
     const auto t = SavedSet::take_back(step, saved, groups[i]);
     if (step.recompute == plan::Recompute::selective) {
-      if (i > 0) sublayers_[i - 1].norm.make_again(step, lease, t);
+      if (i > 0) sublayers_[i - 1].norm->make_again(step, lease, t);
       s.make_again(step, model_, t);
     }
     {
@@ -73,7 +73,7 @@ void PostNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
   auto& workspace = step.exec.scratch();
   const auto groups = tensors(step, plan::Pass::train);
   const auto through_norm = [&](const Sublayer& s, const SavedSet& t) {
-    s.norm.backward(step, lease, s.norm.gradients(t), flow.main, t, flow.main);
+    s.norm->backward(step, lease, s.norm->gradients(t), flow.main, t, flow.main);
   };
   auto behind = SavedSet::keep(saved, groups.back());
   through_norm(sublayers_.back(), behind);
@@ -100,10 +100,10 @@ void PostNormLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
   auto grads = step.store->grads(occurrence_);
   const auto groups = tensors(step, plan::Pass::train);
   auto behind = SavedSet::pop(saved, groups.back());
-  hand_over_gradients(step, sublayers_.back().norm, behind, grads);
+  hand_over_gradients(step, *sublayers_.back().norm, behind, grads);
   for (auto i = sublayers_.size(); i-- > 0;) {
     const auto t = SavedSet::pop(saved, groups[i]);
-    if (i > 0) hand_over_gradients(step, sublayers_[i - 1].norm, t, grads);
+    if (i > 0) hand_over_gradients(step, *sublayers_[i - 1].norm, t, grads);
     tensor::ArenaScope scope(step.exec.scratch());
     sublayers_[i].branch->weight_gradients(step, grads, behind["input"], t);
     behind = t;

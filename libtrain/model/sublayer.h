@@ -1,4 +1,4 @@
-// Sublayer: a branch of a layer with its norm and the dropout of its residual, for pre-norm and post-norm layers.
+// Sublayer: a branch of a layer with its norms and the dropout of what is added, for residual and post-norm layers.
 #pragma once
 
 #include "libtrain/model/branch.h"
@@ -6,15 +6,17 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace trainyard::model {
 
 struct Sublayer {
   const plan::BranchKind* kind;
-  NormPart norm;
+  std::optional<NormPart> norm;  // before the branch; in a post-norm layer behind the sum
   std::unique_ptr<Branch> branch;
   DropoutSite residual;
+  std::optional<NormPart> behind = {};  // reads the branch's output, before it is added
 
   // With Recompute::selective: recomputes the tensors that the branch did not keep, if it has such tensors.
   void make_again(Step& step, const plan::ModelConfig& model, const SavedSet& tensors) const {

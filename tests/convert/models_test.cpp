@@ -341,6 +341,9 @@ TEST(Export, RefusesModelsOfNoFamily) {
            [](auto& c) { c.activation = plan::Activation::swiglu; },
            [](auto& c) { c.norm_position = plan::NormPosition::post; }, [](auto& c) { c.embedding_norm = true; },
            [](auto& c) { c.segments = 2; }, [](auto& c) { c.head = plan::HeadForm::masked; },
+           [](auto& c) { c.parallel_residual = true; }, [](auto& c) { c.norm_offset = 1; },
+           [](auto& c) { c.embedding_scale = 2; }, [](auto& c) { c.logit_softcap = 30; },
+           [](auto& c) { c.position_offset = 2; }, [](auto& c) { c.activation = plan::Activation::relu; },
            [](auto& c) { c.branches = {"ffn"}; }, [](auto& c) { c.attention.causal = false; },
            [](auto& c) {
              c.attention.layout = {"dense", "sliding"};
@@ -364,7 +367,10 @@ TEST(Export, RefusesModelsOfNoFamily) {
            [](auto& c) { c.activation = plan::Activation::swiglu; },
            [](auto& c) { c.norm_position = plan::NormPosition::pre; }, [](auto& c) { c.embedding_norm = false; },
            [](auto& c) { c.segments = 0; }, [](auto& c) { c.head = plan::HeadForm::linear; },
-           [](auto& c) { c.attention.causal = true; }, [](auto& c) { c.attention.layout = {"bigbird"}; }}) {
+           [](auto& c) { c.norm_offset = 1; }, [](auto& c) { c.embedding_scale = 2; },
+           [](auto& c) { c.logit_softcap = 30; }, [](auto& c) { c.position_offset = 2; },
+           [](auto& c) { c.activation = plan::Activation::relu; }, [](auto& c) { c.attention.causal = true; },
+           [](auto& c) { c.attention.layout = {"bigbird"}; }}) {
     auto other = m;
     change(other);
     EXPECT_THROW(checkpoint::family_of(other), base::InputError);

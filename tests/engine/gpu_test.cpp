@@ -35,8 +35,9 @@ std::string gpt(SmallRun& runs) {
 std::string llama(SmallRun& runs) {
   return runs.model("gpu-llama",
                     "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\nnorm = "
-                    "\"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\n"
-                    "biases = \"off\"\ntied = \"off\"\n");
+                    "\"rms\"\npositions = \"rotary\"\nactivation = \"geglu-tanh\"\n"
+                    "biases = \"off\"\ntied = \"off\"\nnorm-position = \"sandwich\"\nnorm-offset = 1\n"
+                    "embedding-scale = 4\nlogit-softcap = 3\n");
 }
 
 // Weights that are read into host memory and copied have the bits of weights that stay on the device.

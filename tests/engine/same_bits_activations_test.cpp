@@ -39,7 +39,8 @@ ParallelLayout layout_of(const Choice& c) {
 std::string model_of(const SmallRun& runs, int model) {
   const std::array<const char*, 4> lines = {
       "dropout-embedding = 0.1\ndropout-attention-residual = 0.2\n",
-      "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbiases = \"off\"\ntied = \"off\"\n",
+      "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbiases = \"off\"\ntied = \"off\"\n"
+      "norm-position = \"sandwich\"\n",
       "dropout-attention = 0.1\n[experts]\ncount = 12\nevery = 2\ntop-k = 2\nnoise = \"gumbel\"\n"
       "capacity-factor = 1\n",
       "norm-position = \"post\"\nembedding-norm = \"on\"\nsegments = 2\nhead = \"masked\"\n"};

@@ -25,9 +25,10 @@ enum Model { gpt, llama, experts, bert, sparse };
 
 std::string model_of(const SmallRun& runs, int model) {
   const std::array<const char*, 5> lines = {
-      "dropout-embedding = 0.1\ndropout-attention = 0.1\ndropout-attention-residual = 0.2\n",
+      "dropout-embedding = 0.1\ndropout-attention = 0.1\ndropout-attention-residual = 0.2\nposition-offset = 2\n"
+      "embedding-scale = 5.6\nactivation = \"relu\"\n",
       "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbiases = \"off\"\ntied = \"off\"\n"
-      "dropout-ffn-residual = 0.1\n",
+      "norm-position = \"inside-post\"\nlogit-softcap = 3\ndropout-ffn-residual = 0.1\n",
       "dropout-attention = 0.1\n[experts]\ncount = 12\nevery = 2\ntop-k = 2\nnoise = \"gumbel\"\nresidual = true\n"
       "capacity-factor = 1\n",
       "norm-position = \"post\"\nactivation = \"gelu-erf\"\ndropout-embedding = 0.1\nembedding-norm = "

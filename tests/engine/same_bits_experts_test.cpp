@@ -34,10 +34,12 @@ std::string model_of(const SmallRun& runs, int gate) {
       "capacity-factor = 0.5\nmin-capacity = 2\nz-loss = 0.001\n",
       "[experts]\ncount = 4\nevery = 2\ntop-k = 2\noverflow = \"position\"\nnoise = \"gumbel\"\nresidual = true\n"
       "capacity-factor = 1\n",
-      "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbiases = \"off\"\ntied = \"off\"\n"
-      "[experts]\ncount = [3, 4, 6]\ndense-layers = 1\ntop-k = 3\noverflow = \"probability\"\nshared = 2\nffn = 32\n"
+      "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"geglu-erf\"\nbiases = \"off\"\ntied = \"off\"\n"
+      "norm-position = \"sandwich\"\n[experts]\ncount = [3, 4, 6]\ndense-layers = 1\ntop-k = 3\noverflow = "
+      "\"probability\"\nshared = 2\nffn = 32\n"
       "capacity-factor = 0.75\nnoise = \"jitter\"\n",
-      "dropout-attention = 0.1\n[experts]\ncount = 5\ntop-k = 2\nscore = \"sigmoid\"\nbias-rate = 0.05\n"
+      "dropout-attention = 0.1\nactivation = \"relu-squared\"\nparallel-residual = \"on\"\n[experts]\ncount = 5\ntop-k "
+      "= 2\nscore = \"sigmoid\"\nbias-rate = 0.05\n"
       "capacity-factor = \"none\"\nevaluation-capacity-factor = 1.5\n"};
   return runs.model(fmt::format("experts-{}", gate),
                     std::string("layers = 4\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n") +

@@ -53,10 +53,10 @@ engine::RunConfig config_of(SmallRun& runs, int local_accumulation, bool llama, 
   c.model = runs.model(
       fmt::format("stages-{}", llama),
       std::string("layers = 6\nhidden = 32\nheads = 8\nkv-heads = 4\nffn = 64\ncontext = 64\n") +
-          (llama ? "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbiases = \"off\"\ntied = "
-                   "\"off\"\n"
+          (llama ? "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"geglu-tanh\"\nbiases = \"off\"\n"
+                   "norm-position = \"sandwich\"\nnorm-offset = 1\nembedding-scale = 5.6\nlogit-softcap = 3\n"
                  : "dropout-embedding = 0.1\ndropout-attention = 0.1\ndropout-attention-residual = "
-                   "0.2\ndropout-ffn-residual = 0.1\n"));
+                   "0.2\ndropout-ffn-residual = 0.1\nparallel-residual = \"on\"\ntied = \"off\"\n"));
   c.steps = 3;
   c.micro_batch = 4;
   c.global_batch = 24;

@@ -26,6 +26,12 @@ std::vector<plan::ModelConfig> models() {
     all.back().vocabulary = 257;
     all.back().context = 40;
   }
+  // The presets with parts of OLMo 2 and OPT, and of Gemma 2.
+  auto &gpt = all[2], &llama = all[3];
+  gpt.norm_position = plan::NormPosition::inside_post, gpt.position_offset = 2;
+  gpt.activation = plan::Activation::relu;
+  llama.norm_position = plan::NormPosition::sandwich, llama.norm_offset = 1, llama.embedding_scale = 8;
+  llama.logit_softcap = 5, llama.activation = plan::Activation::geglu_tanh;
   return all;
 }
 

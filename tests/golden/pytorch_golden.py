@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert; of masked and masked-documents, BERTs that
-learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores.
+learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores; of sandwich, like Gemma 2, inside-post, like OLMo 2, parallel, like GPT-NeoX, and relu, like OPT.
 
     python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
 
@@ -34,6 +34,18 @@ def is_post(c):
     return c.get("norm_position") == "post"
 
 
+def is_rotary(c):
+    return c.get("positions", "learned" if c["norm"] == "layer" else "rotary") == "rotary"
+
+
+def activation_of(c):
+    return c.get("activation", "gelu_tanh" if c["norm"] == "layer" else "swiglu")
+
+
+def is_gated(c):
+    return activation_of(c) in ("swiglu", "geglu_tanh", "geglu_erf")
+
+
 def is_masked(c):
     """Is it the head of a masked language model?"""
     return c.get("head") == "masked"
@@ -56,6 +68,18 @@ def head_size(c):
     return c.get("head_size") or c["hidden"] // c["heads"]
 
 
+def gelu_tanh(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def relu(x):
+    return torch.where(x > 0, x, torch.zeros_like(x))
+
+
+FUNCTIONS = {"gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf, "relu": relu, "relu_squared": lambda x: relu(x) ** 2,
+             "swiglu": lambda x: x * torch.sigmoid(x), "geglu_tanh": gelu_tanh, "geglu_erf": gelu_erf}
+
+
 def linear_parameters(c, p, name, out, inner, std=0.02):
     p[name + ".weight"] = ((out, inner), std)
     if has_bias(c, name):
@@ -63,7 +87,7 @@ def linear_parameters(c, p, name, out, inner, std=0.02):
 
 
 def feed_forward_parameters(c, p, name, width):
-    if c["norm"] == "rms":
+    if is_gated(c):
         linear_parameters(c, p, name + ".gate", width, c["hidden"])
     linear_parameters(c, p, name + ".up", width, c["hidden"])
     linear_parameters(c, p, name + ".down", c["hidden"], width, 0.02 / math.sqrt(2 * c["layers"]))
@@ -79,14 +103,14 @@ def inventory(c, behind_norm=dense_parameters):
     q, kv, residual = c["heads"] * hd, c["kv_heads"] * hd, 0.02 / math.sqrt(2 * c["layers"])
     gpt = c["norm"] == "layer"
     p = {"embedding.tokens.weight": ((c["vocabulary"], h), 0.02)}
-    if gpt:
-        p["embedding.positions.weight"] = ((c["context"], h), 0.02)
+    if not is_rotary(c):
+        p["embedding.positions.weight"] = ((c["context"] + c.get("position_offset", 0), h), 0.02)
 
     if c.get("segments"):
         p["embedding.segments.weight"] = ((c["segments"], h), 0.02)
 
     def norm(name):
-        p[name + ".weight"] = ((h,), "ones")
+        p[name + ".weight"] = ((h,), "zeros" if c.get("norm_offset") else "ones")
         if gpt:
             p[name + ".bias"] = ((h,), "zeros")
 
@@ -95,6 +119,9 @@ def inventory(c, behind_norm=dense_parameters):
     for i in range(c["layers"]):
         l = "layers.%02d." % i
         norm(l + "attention_norm")
+        if c.get("norm_position") == "sandwich":
+            norm(l + "attention_post_norm")
+            norm(l + "ffn_post_norm")
         linear_parameters(c, p, l + "attention.q", q, h)
         linear_parameters(c, p, l + "attention.k", kv, h)
         linear_parameters(c, p, l + "attention.v", kv, h)
@@ -156,7 +183,7 @@ def norm(c, p, x, name):
     gpt = c["norm"] == "layer"
     if gpt:
         x = x - x.mean(-1, keepdim=True)
-    x = x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["norm_epsilon"]) * p[name + ".weight"]
+    x = x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["norm_epsilon"]) * (p[name + ".weight"] + c.get("norm_offset", 0))
     return x + p[name + ".bias"] if gpt else x
 
 
@@ -167,11 +194,23 @@ def linear(c, p, x, name):
 
 def embed(c, p, tokens, positions):
     x = p["embedding.tokens.weight"][torch.tensor(tokens)]
-    if c["norm"] == "layer":
-        x = x + p["embedding.positions.weight"][torch.tensor(positions)]
+    x = x * torch.tensor(c.get("embedding_scale", 1.0), dtype=x.dtype)
+    if not is_rotary(c):
+        x = x + p["embedding.positions.weight"][torch.tensor(positions + c.get("position_offset", 0))]
     if c.get("segments"):
         x = x + p["embedding.segments.weight"][0]
     return norm(c, p, x, "embedding.norm") if c.get("embedding_norm") else x
+
+
+def before(c, p, x, branch):
+    """The input of a branch: a norm of the hidden states, or these."""
+    return norm(c, p, x, branch + "_norm") if c.get("norm_position", "pre") in ("pre", "sandwich") else x
+
+
+def behind(c, p, y, branch):
+    """What is added of a branch's output."""
+    name = {"inside_post": "_norm", "sandwich": "_post_norm"}.get(c.get("norm_position"))
+    return norm(c, p, y, branch + name) if name else y
 
 
 def visible(c, layer, start):
@@ -211,7 +250,7 @@ def frequencies(c, width):
 
 
 def attention(c, p, layer, x, start, positions):
-    """What the attention of one layer adds to x [T, h], one sequence."""
+    """What the attention of one layer makes of the hidden states x [T, h], one sequence."""
     T, h, heads, kvh = len(x), c["hidden"], c["heads"], c["kv_heads"]
     hd, l = head_size(c), "layers.%02d." % layer
 
@@ -231,12 +270,12 @@ def attention(c, p, layer, x, start, positions):
         y = y / torch.sqrt((y * y).mean(-1, keepdim=True) + c["norm_epsilon"]) * p[l + name + ".weight"]
         return y.view(x.shape)
 
-    n = x if is_post(c) else norm(c, p, x, l + "attention_norm")
+    n = before(c, p, x, l + "attention")
     q = linear(c, p, n, l + "attention.q").view(T, heads, hd)
     k = linear(c, p, n, l + "attention.k").view(T, kvh, hd)
     v = linear(c, p, n, l + "attention.v").view(T, kvh, hd)
     q, k = normed(q, "attention.q_norm"), normed(k, "attention.k_norm")
-    if c["norm"] == "rms":
+    if is_rotary(c):
         q, k = rotate(q), rotate(k)
     k = k.repeat_interleave(heads // kvh, 1)
     v = v.repeat_interleave(heads // kvh, 1)
@@ -250,13 +289,8 @@ def attention(c, p, layer, x, start, positions):
 
 def feed_forward(c, p, n, name):
     up = linear(c, p, n, name + ".up")
-    if c.get("activation") == "gelu_erf":
-        act = gelu_erf(up)
-    elif c["norm"] == "layer":
-        act = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
-    else:
-        gate = linear(c, p, n, name + ".gate")
-        act = gate * torch.sigmoid(gate) * up
+    f = FUNCTIONS[activation_of(c)]
+    act = f(linear(c, p, n, name + ".gate")) * up if is_gated(c) else f(up)
     return linear(c, p, act, name + ".down")
 
 
@@ -266,7 +300,8 @@ def head(c, p, x):
     if is_masked(c):
         x = norm(c, p, gelu_erf(linear(c, p, x, "head.transform")), "head.transform_norm")
     x = x @ p["embedding.tokens.weight" if c["tied"] else "head.weight"].T
-    return x + p["head.bias"] if is_masked(c) else x
+    x = x + p["head.bias"] if is_masked(c) else x
+    return c["logit_softcap"] * torch.tanh(x / c["logit_softcap"]) if c.get("logit_softcap") else x
 
 
 def forward(c, p, tokens, start, positions):
@@ -274,12 +309,13 @@ def forward(c, p, tokens, start, positions):
     x = embed(c, p, tokens, positions)
     for layer in range(c["layers"]):
         l = "layers.%02d." % layer
-        x = x + attention(c, p, layer, x, start, positions)
         if is_post(c):
-            x = norm(c, p, x, l + "attention_norm")
+            x = norm(c, p, x + attention(c, p, layer, x, start, positions), l + "attention_norm")
             x = norm(c, p, x + feed_forward(c, p, x, l + "ffn"), l + "ffn_norm")
-        else:
-            x = x + feed_forward(c, p, norm(c, p, x, l + "ffn_norm"), l + "ffn")
+            continue
+        y = x + behind(c, p, attention(c, p, layer, x, start, positions), l + "attention")
+        seen = x if c.get("parallel_residual") else y
+        x = y + behind(c, p, feed_forward(c, p, before(c, p, seen, l + "ffn"), l + "ffn"), l + "ffn")
     return head(c, p, x)
 
 
@@ -345,6 +381,10 @@ HEAD_NORM = dict(LLAMA, head_size=16, qk_norm="head", biases="qkv",
 WIDTH_NORM = dict(LLAMA, head_size=4, qk_norm="width", query_scale=0.4,
                   rotary={"scaling": "yarn", "factor": 4.0, "original": 64, "fraction": 0.5})
 BOTH_WAYS = dict(BERT, causal=False)
+SANDWICH = dict(LLAMA, norm_position="sandwich", norm_offset=1, embedding_scale=math.sqrt(32), logit_softcap=0.5, activation="geglu_tanh", tied=True)
+INSIDE_POST = dict(LLAMA, norm_position="inside_post", activation="geglu_erf")
+PARALLEL = dict(GPT, positions="rotary", parallel_residual=True, activation="relu_squared", tied=False)
+RELU = dict(GPT, activation="relu", position_offset=2)
 # Layers after one another have other blocks, heads others yet; the last block of a sequence is not a whole one.
 LONG, LONG_LLAMA, SPAN = dict(SETTING, batch=2, sequence=88), dict(SETTING, batch=2, sequence=75), {"context": 88}
 DRAWN = {"layout": ["bigbird", "longformer"], "block": 16, "window": 1, "random": 1, "global_blocks": "2, 4:5", "per_head": True, "seed": 3}
@@ -391,6 +431,10 @@ if __name__ == "__main__":
     make(where, "width-norm", dict(COMMON, **WIDTH_NORM))
     make(where, "post", dict(COMMON, **POST))
     make(where, "bert", dict(COMMON, **BERT))
+    make(where, "sandwich", dict(COMMON, **SANDWICH))
+    make(where, "inside-post", dict(COMMON, **INSIDE_POST))
+    make(where, "parallel", dict(COMMON, **PARALLEL))
+    make(where, "relu", dict(COMMON, **RELU))
     make(where, "masked", dict(COMMON, **BOTH_WAYS))
     make(where, "masked-documents", dict(COMMON, **dict(BOTH_WAYS, document_mask=True)))
     make(where, "sparse-bert", dict(COMMON, **BOTH_WAYS, attention=DRAWN) | SPAN, LONG)

@@ -1,5 +1,6 @@
 // The decoder over whole micro-batches: same bits for any number of threads, isolated documents, predicted memory,
 // lease order, the declared inventory.
+#include "libtrain/base/index.h"
 #include "libtrain/model/assemble.h"
 #include "libtrain/plan/schedule/accesses.h"
 #include "libtrain/plan/spec/presets.h"
@@ -35,7 +36,8 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
   untied.tied = false, tied.tied = true;
   auto behind = untied;
   behind.norm_position = plan::NormPosition::post;
-  for (const auto& m : {small_gpt2(), small_llama(), untied, tied, small_post(), small_bert(), behind})
+  for (const auto& m : {small_gpt2(), small_llama(), untied, tied, small_post(), small_bert(), behind, small_sandwich(),
+                        small_inside_post(), small_parallel()})
     for (const auto recompute : plan::recomputations) {
       PlainStore store(m, DType::f32, 1);
       Runner runner(m, {2, 9, DType::f32, 1}, recompute);
@@ -95,7 +97,8 @@ TEST(Decoder, SameBitsForAnyTeam) {
 }
 
 TEST(Decoder, EvaluateGivesTheLossOfTraining) {
-  for (const auto& m : {wider(small_gpt2()), wider(small_llama()), wider(small_post()), wider(small_bert())}) {
+  for (const auto& m : {wider(small_gpt2()), wider(small_llama()), wider(small_post()), wider(small_bert()),
+                        wider(small_sandwich()), wider(small_inside_post()), wider(small_parallel())}) {
     PlainStore store(m, DType::f32, 1);
     Runner runner(m, {2, 300, DType::f32, 2});
     const Batch batch(formula_windows(m.vocabulary, 0, 2, 300, true), true);
@@ -103,6 +106,28 @@ TEST(Decoder, EvaluateGivesTheLossOfTraining) {
     EXPECT_EQ(trained.loss_sum, evaluated.loss_sum) << m.name;
     EXPECT_EQ(trained.targets, evaluated.targets) << m.name;
     EXPECT_TRUE(runner.saved.empty());
+  }
+}
+
+// The loss of an evaluation is that of the logits that generation sees, capped or not.
+TEST(Decoder, LogitsGiveTheLoss) {
+  for (auto m : {small_gpt2(), small_sandwich(), small_inside_post(), small_parallel()}) {
+    if (m.logit_softcap > 0) m.logit_softcap = 0.05;
+    PlainStore store(m, DType::f32, 1);
+    const Batch batch(formula_windows(m.vocabulary, 0, 1, 9, false), false);
+    double want = 0;
+    const auto all = all_logits(m, store, batch);
+    for (std::size_t t = 0; t < all.size(); ++t) {
+      double sum = 0;
+      for (std::int64_t v = 0; v < m.vocabulary; ++v) {
+        const double x = base::at(all[t], v);
+        sum += std::exp(x);
+        EXPECT_TRUE(m.logit_softcap == 0 || std::abs(x) <= m.logit_softcap) << x;
+      }
+      want += std::log(sum) - static_cast<double>(base::at(all[t], batch.targets[t]));
+    }
+    Runner runner(m, {1, 9, DType::f32, 1});
+    EXPECT_NEAR(runner.evaluate(store, batch).loss_sum, want, 1e-5) << m.name;
   }
 }
 
@@ -148,9 +173,9 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
   auto windows = with_dropout(small_llama()), drawn = small_gpt2();
   windows.attention.layout = {"sliding", "dense"};
   drawn.attention.layout = {"bigbird"}, drawn.attention.block = 16, drawn.attention.per_head = true;
-  for (const auto& base :
-       {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
-        with_dropout(small_bert()), behind, nano, grouped, own, windows, drawn})
+  for (const auto& base : {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()),
+                           with_dropout(small_post()), with_dropout(small_bert()), with_dropout(small_sandwich()),
+                           small_inside_post(), small_parallel(), behind, nano, grouped, own, windows, drawn})
     for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {3, 24}, {2, 333}, {5, 65}})
         for (const int threads : {1, 3})

@@ -135,6 +135,9 @@ TEST(FiniteDifferences, PreNormWithTheMaskedHead) {
   m.norm_position = plan::NormPosition::pre, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary;
   whole_model(m, plan::Recompute::layers);
 }
+TEST(FiniteDifferences, Sandwich) { whole_model(with_dropout(small_sandwich()), plan::Recompute::selective); }
+TEST(FiniteDifferences, InsidePost) { whole_model(with_dropout(small_inside_post()), plan::Recompute::layers); }
+TEST(FiniteDifferences, Parallel) { whole_model(with_dropout(small_parallel()), plan::Recompute::none); }
 TEST(FiniteDifferences, ExactGelu) {
   auto m = small_gpt2();
   m.activation = plan::Activation::gelu_erf;
@@ -307,7 +310,8 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
 TEST(FiniteDifferences, EveryRegisteredBlock) {
   for (const auto& name : plan::block_names())
     for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
-                          with_dropout(small_bert())}) {
+                          with_dropout(small_bert()), with_dropout(small_sandwich()), with_dropout(small_inside_post()),
+                          with_dropout(small_parallel())}) {
       one_block(name, m, false);
       one_block(name, m, true);
     }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,20 @@ struct Golden {
     model.ffn = m["ffn"], model.vocabulary = m["vocabulary"], model.context = m["context"];
     const bool layer_norm = m["norm"] == "layer";
     model.norm = layer_norm ? plan::Norm::layer : plan::Norm::rms;
-    model.positions = layer_norm ? plan::Positions::learned : plan::Positions::rotary;
-    model.activation = layer_norm ? plan::Activation::gelu_tanh : plan::Activation::swiglu;
-    if (m.value("activation", "") == "gelu_erf") model.activation = plan::Activation::gelu_erf;
-    if (m.value("norm_position", "") == "post") model.norm_position = plan::NormPosition::post;
+    model.positions =
+        layer_norm && m.value("positions", "") != "rotary" ? plan::Positions::learned : plan::Positions::rotary;
+    using enum plan::Activation;
+    const std::map<std::string, plan::Activation> activations{
+        {"", layer_norm ? gelu_tanh : swiglu}, {"gelu_erf", gelu_erf},     {"relu", relu},
+        {"relu_squared", relu_squared},        {"geglu_tanh", geglu_tanh}, {"geglu_erf", geglu_erf}};
+    model.activation = activations.at(m.value("activation", ""));
+    using enum plan::NormPosition;
+    const std::map<std::string, plan::NormPosition> norm_positions{
+        {"", pre}, {"post", post}, {"inside_post", inside_post}, {"sandwich", sandwich}};
+    model.norm_position = norm_positions.at(m.value("norm_position", ""));
+    model.parallel_residual = m.value("parallel_residual", false), model.norm_offset = m.value("norm_offset", 0.0);
+    model.embedding_scale = m.value("embedding_scale", 1.0), model.logit_softcap = m.value("logit_softcap", 0.0);
+    model.position_offset = m.value("position_offset", 0);
     model.embedding_norm = m.value("embedding_norm", false), model.segments = m.value("segments", 0);
     if (m.value("head", "") == "masked") model.head = plan::HeadForm::masked;
     model.biases = m["biases"] == "qkv"  ? plan::Biases::qkv

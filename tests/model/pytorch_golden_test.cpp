@@ -1,6 +1,7 @@
 // Parity with PyTorch: initial values, ten losses, first gradients (golden files of tests/golden/pytorch_golden.py).
-// The models are a GPT-2, a Llama, a post-norm model with exact GELU, and a BERT. Others are BERTs that learn hidden
-// tokens from both sides, and models with block-sparse attention or windows, which PyTorch masks.
+// The models are a GPT-2, a Llama, a post-norm model with exact GELU, a BERT, and parts of Qwen 3, Gemma 2, OLMo 2,
+// NeoX and OPT. Others are BERTs that learn hidden tokens from both sides, and models with block-sparse attention or
+// windows, which PyTorch masks.
 #include "libtrain/data/masking.h"
 #include "tests/model/golden_model.h"
 
@@ -60,6 +61,17 @@ TEST(PyTorch, HeadNormsF32) {
   parity("head-norm", base::DType::f32, 1e-5, 1e-4, "losses");
   parity("width-norm", base::DType::f32, 1e-5, 1e-4, "losses");
 }
+// Norms in other places, branches side by side, a cap on logits, scaled embeddings, unused positions.
+const char* const variants[] = {"sandwich", "inside-post", "parallel", "relu"};
+TEST(PyTorch, VariantsF32) {
+  for (const auto* name : variants) parity(name, base::DType::f32, 1e-5, 1e-4, "losses");
+}
+TEST(PyTorch, VariantsF64) {
+  for (const auto* name : variants) parity(name, base::DType::f64, 1e-9, 1e-6, "losses_float64");
+}
+TEST(PyTorch, VariantsBf16) {
+  for (const auto* name : variants) parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
+}
 TEST(PyTorch, MaskedF32) {
   parity("masked", base::DType::f32, 1e-5, 1e-4, "losses");
   parity("masked-documents", base::DType::f32, 1e-5, 1e-4, "losses");
@@ -105,8 +117,8 @@ TEST(PyTorch, SparseBf16) {
 }
 
 TEST(PyTorch, InitialValues) {
-  for (const char* name : {"gpt2", "llama", "head-norm", "width-norm", "post", "bert", "masked", "sparse-bert",
-                           "sparse-gpt2", "sparse-llama"})
+  for (const char* name : {"gpt2", "llama", "head-norm", "width-norm", "post", "bert", "masked", "sandwich",
+                           "inside-post", "parallel", "relu", "sparse-bert", "sparse-gpt2", "sparse-llama"})
     compare_initial_values(name);
 }
 

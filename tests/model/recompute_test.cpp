@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <typeindex>
 #include <vector>
@@ -56,11 +57,12 @@ plan::ModelConfig of_branches(std::vector<std::string> branches) {
 // Only the last branch skips its output, only if it says that it can, and only in backward.
 TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
   auto position = plan::NormPosition::pre;
+  bool parallel = false;
   const auto count = [&](const std::vector<std::string>& branches, bool skips, plan::Recompute recompute) {
     Forwards forwards;
     register_counted(skips, forwards);
     auto m = of_branches(branches);
-    m.norm_position = position;
+    m.norm_position = position, m.parallel_residual = parallel;
     PlainStore store(m, DType::f32, 1);
     Runner runner(m, {2, 9, DType::f32, 1}, recompute);
     const Batch batch(formula_windows(m.vocabulary, 0, 2, 9, false), false);
@@ -79,8 +81,13 @@ TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
   EXPECT_EQ(count(last, false, plan::Recompute::layers), std::pair(2 * layers, 0));
   EXPECT_EQ(count(first, true, plan::Recompute::layers), std::pair(2 * layers, 0));
   // A norm behind the last branch reads the branch's output.
-  position = plan::NormPosition::post;
-  EXPECT_EQ(count(last, true, plan::Recompute::layers), std::pair(2 * layers, 0));
+  for (const auto behind : {plan::NormPosition::post, plan::NormPosition::inside_post, plan::NormPosition::sandwich}) {
+    position = behind;
+    EXPECT_EQ(count(last, true, plan::Recompute::layers), std::pair(2 * layers, 0));
+  }
+  // Nobody reads the sum of branches that are side by side.
+  position = plan::NormPosition::pre, parallel = true;
+  EXPECT_EQ(count(first, true, plan::Recompute::layers), std::pair(layers, layers));
 }
 
 // Any branch may be the last one, also a branch written before skips_unread_output existed.
@@ -96,12 +103,15 @@ TEST(Recompute, SameBitsAndPredictedMemory) {
                                                                     {"attention", "ffn", "counted"},
                                                                     {"low_rank"},
                                                                     {"counted"}})
-    for (const auto& [position, dtype] : {std::pair{plan::NormPosition::pre, DType::f32},
+    for (const auto& [position, dtype] : {std::pair{std::optional(plan::NormPosition::pre), DType::f32},
                                           {plan::NormPosition::pre, DType::bf16},
                                           {plan::NormPosition::post, DType::f32},
-                                          {plan::NormPosition::post, DType::bf16}}) {
+                                          {plan::NormPosition::post, DType::bf16},
+                                          {plan::NormPosition::sandwich, DType::bf16},
+                                          {plan::NormPosition::inside_post, DType::bf16},
+                                          {std::nullopt, DType::bf16}}) {
       auto m = of_branches(branches);
-      m.norm_position = position;
+      m.norm_position = position.value_or(plan::NormPosition::pre), m.parallel_residual = !position;
       const plan::MicroShape shape = Runner::on_device({{2, 24}, {dtype, 1}});
       const Batch batch(formula_windows(m.vocabulary, 0, 2, 24, true), true, 40);
       const auto run = [&, dtype = dtype](const plan::Recomputation& recompute) {
@@ -128,8 +138,9 @@ TEST(Recompute, SameBitsAndPredictedMemory) {
 // It keeps the input and the statistics of norms, and the input of the activation. Where a GPU's library fuses GELU, it
 // keeps the output of the activation too. The bits are the same.
 TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
-  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
-                           with_dropout(small_bert())})
+  for (const auto& base :
+       {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()), with_dropout(small_bert()),
+        with_dropout(small_sandwich()), with_dropout(small_inside_post()), with_dropout(small_parallel())})
     for (const auto dtype : {DType::f32, DType::bf16}) {
       auto m = base;
       if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = 1, m.ffn = 24;
@@ -152,8 +163,10 @@ TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
       EXPECT_TRUE(some.second == all.second) << m.name << " " << base::name_of(dtype);
       const bool fused = on_gpu() && m.activation == plan::Activation::gelu_tanh;
       const auto normed = 2 * 16 * m.hidden, activated = fused ? 0 : 2 * 16 * m.ffn;
-      // With post-norm, the first branch's input is the hidden states, which nothing recomputes.
-      const auto norms = m.norm_position == plan::NormPosition::pre ? 2 : 1;
+      // With norms behind, a branch's input may be the hidden states, which nothing recomputes.
+      const auto norms = m.norm_position == plan::NormPosition::post          ? 1
+                         : m.norm_position == plan::NormPosition::inside_post ? 0
+                                                                              : 2;
       EXPECT_EQ(all.first - some.first, m.layers * (norms * normed + activated) * base::size_of(dtype)) << m.name;
     }
 }
@@ -200,6 +213,8 @@ TEST(Recompute, FlopsAreThoseOfWhatIsMadeAgain) {
   register_counted(false, forwards);
   EXPECT_EQ(again({"attention", "counted"}), attention + 2 * 2 * r * h);
   position = plan::NormPosition::post;
+  EXPECT_EQ(again({"attention", "ffn"}), attention + 2 * inner);
+  position = plan::NormPosition::sandwich;
   EXPECT_EQ(again({"attention", "ffn"}), attention + 2 * inner);
 }
 

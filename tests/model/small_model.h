@@ -47,6 +47,31 @@ inline plan::ModelConfig small_bert() {
   return m;
 }
 
+// Norms before and behind branches, gated tanh GELU, capped logits, scaled embeddings (Gemma Team 2024, "Gemma 2").
+inline plan::ModelConfig small_sandwich() {
+  auto m = small_llama();
+  m.name = "small-sandwich";
+  m.norm_position = plan::NormPosition::sandwich, m.activation = plan::Activation::geglu_tanh, m.norm_offset = 1;
+  m.embedding_scale = 5.6, m.logit_softcap = 2, m.tied = true;
+  return m;
+}
+
+// Norms behind branches alone, with layer norm, learned positions and unused rows of their table.
+inline plan::ModelConfig small_inside_post() {
+  auto m = small_gpt2();
+  m.name = "small-inside-post";
+  m.norm_position = plan::NormPosition::inside_post, m.activation = plan::Activation::gelu_erf, m.position_offset = 2;
+  return m;
+}
+
+// Branches side by side.
+inline plan::ModelConfig small_parallel() {
+  auto m = small_gpt2();
+  m.name = "small-parallel";
+  m.parallel_residual = true, m.positions = plan::Positions::rotary, m.tied = false;
+  return m;
+}
+
 inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2,
   m.dropout_ffn_residual = 0.25;

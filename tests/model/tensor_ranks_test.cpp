@@ -119,7 +119,7 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
 
 TEST(TensorRanks, SameBitsAndPredictedMemory) {
   const std::int64_t b = 2, t = 128;
-  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), small_llama(),
+  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_sandwich()), small_llama(),
                            with_dropout(small_post()), with_dropout(small_bert())})
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const bool tied : {false, true}) {
@@ -152,6 +152,8 @@ void small(plan::ModelConfig m) {
 
 TEST(TensorRanks, Small) { small(small_gpt2()); }
 TEST(TensorRanks, SmallBert) { small(small_bert()); }
+TEST(TensorRanks, SmallInsidePost) { small(small_inside_post()); }
+TEST(TensorRanks, SmallParallel) { small(small_parallel()); }
 
 // What today's models vary of attention: sizes of heads, their norms, biases of some products. Heads are as wide as
 // hidden / heads, wider and narrower.

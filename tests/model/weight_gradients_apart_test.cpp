@@ -39,6 +39,7 @@ std::vector<plan::ModelConfig> models() {
   out.push_back(outside);
   out.push_back(with_dropout(small_post()));
   out.push_back(with_dropout(small_bert()));
+  for (const auto& m : {small_sandwich(), small_inside_post(), small_parallel()}) out.push_back(with_dropout(m));
   auto behind = small_llama();
   behind.norm_position = plan::NormPosition::post;
   out.push_back(behind);

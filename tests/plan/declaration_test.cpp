@@ -2,6 +2,9 @@
 #include "libtrain/base/error.h"
 #include "libtrain/plan/blocks/block_kind.h"
 #include "libtrain/plan/blocks/branch_registry.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/model_file/model_json.h"
+#include "libtrain/plan/spec/presets.h"
 #include "tests/plan/small_plan.h"
 #include "tests/refusal.h"
 
@@ -9,6 +12,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace trainyard::plan {
 namespace {
@@ -62,6 +67,42 @@ TEST(FlatGroup, LooksUpParameters) {
     EXPECT_NE(std::string(e.what()).find("flat group 'layers.00' has no parameter 'b.weigth'"), std::string::npos)
         << e.what();
   }
+}
+
+// What norms in other places, an offset of norms and unused positions declare.
+TEST(Declaration, OfVariants) {
+  auto m = preset("gpt2-nano");
+  m.vocabulary = 257, m.lanes = 1, m.norm_position = NormPosition::sandwich, m.norm_offset = 1, m.position_offset = 2;
+  const auto all = flat_groups(m);
+  EXPECT_EQ(all[1].parameters.at(0).shape, (std::vector<std::int64_t>{m.context + 2, m.hidden}));
+  std::vector<std::string> norms;
+  for (const auto& group : {all[2], all.back()})
+    for (const auto& p : group.parameters)
+      if (p.name.ends_with("norm.weight")) {
+        norms.push_back(p.name);
+        EXPECT_EQ(p.init.kind, Init::Kind::zeros) << p.name;
+      }
+  EXPECT_EQ(norms, (std::vector<std::string>{"layers.00.attention_norm.weight", "layers.00.attention_post_norm.weight",
+                                             "layers.00.ffn_norm.weight", "layers.00.ffn_post_norm.weight",
+                                             "head.norm.weight"}));
+  m.norm_position = NormPosition::inside_post, m.norm_offset = 0;
+  for (const auto& p : flat_groups(m)[2].parameters) {
+    EXPECT_FALSE(p.name.ends_with("post_norm.weight")) << p.name;
+    if (p.name.ends_with("norm.weight")) {
+      EXPECT_EQ(p.init.kind, Init::Kind::ones) << p.name;
+    }
+  }
+}
+
+TEST(ModelJson, VariantsAreLeftOutWhileThereAreNone) {
+  auto m = preset("gpt2-nano");
+  const auto usual = model_to_json(m);
+  for (const char* key : {"parallel_residual", "norm_offset", "embedding_scale", "logit_softcap", "position_offset"})
+    EXPECT_FALSE(usual.contains(key)) << key;
+  m.norm_position = NormPosition::inside_post, m.norm_offset = 1, m.embedding_scale = 0.1, m.logit_softcap = 30;
+  m.position_offset = 2, m.activation = Activation::relu_squared;
+  EXPECT_EQ(model_from_json(model_to_json(m), "x", ""), m);
+  EXPECT_EQ(model_to_json(m)["norm_position"], "inside_post");
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 
 namespace trainyard::plan {
 
@@ -370,6 +371,19 @@ TEST(ModelFile, DefaultsFollowWhatIsSaid) {
   EXPECT_EQ(file("activation = \"gelu_tanh\"\n").activation, Activation::gelu_tanh);
   EXPECT_EQ(file("activation = \"gelu-erf\"\n").activation, Activation::gelu_erf);
   EXPECT_EQ(file("norm-position = \"post\"\n").norm_position, NormPosition::post);
+  EXPECT_EQ(file("norm-position = \"inside-post\"\n").norm_position, NormPosition::inside_post);
+  const auto gemma = file(
+      "hidden = 768\nactivation = \"geglu-tanh\"\nnorm-position = \"sandwich\"\nnorm-offset = 1\n"
+      "embedding-scale = 27.7128\nlogit-softcap = 30\n");
+  EXPECT_EQ(gemma.ffn, 2048);
+  EXPECT_EQ(gemma.norm_position, NormPosition::sandwich);
+  EXPECT_EQ(std::tuple(gemma.norm_offset, gemma.embedding_scale, gemma.logit_softcap), std::tuple(1.0, 27.7128, 30.0));
+  EXPECT_EQ(file("hidden = 768\nactivation = \"relu-squared\"\nposition-offset = 2\n").ffn, 3072);
+  EXPECT_TRUE(file("parallel-residual = \"on\"\n").parallel_residual);
+  for (const char* wrong : {"norm-offset = 0.5\n", "position-offset = 2\npositions = \"rotary\"\n",
+                            "parallel-residual = \"on\"\nnorm-position = \"sandwich\"\n", "embedding-scale = 0\n",
+                            "head = \"masked\"\nactivation = \"geglu-erf\"\n"})
+    EXPECT_THROW(file(wrong), base::InputError) << wrong;
   EXPECT_THROW(file("norm-position = \"post\"\nexperts-count = \"4\"\n"), base::InputError);
 }
 
@@ -426,7 +440,7 @@ TEST(ModelJson, PartsOfBertAreLeftOutWhileThereAreNone) {
   EXPECT_EQ(model_from_json(model_to_json(m), "x", ""), m);
 }
 
-// Experts are refused with norms after branches, and only then.
+// Experts are refused with norms after sums, and only then.
 TEST(ModelFile, NormsBehindBranchesHaveNoExperts) {
   auto m = preset("gpt2-nano");
   m.vocabulary = 257, m.lanes = 1, m.norm_position = NormPosition::post;
@@ -434,6 +448,10 @@ TEST(ModelFile, NormsBehindBranchesHaveNoExperts) {
   m.experts.count = {4};
   ASSERT_EQ(problems(m).size(), 1u);
   EXPECT_NE(problems(m)[0].find("norm-position post"), std::string::npos);
+  for (const auto position : {NormPosition::pre, NormPosition::inside_post, NormPosition::sandwich}) {
+    m.norm_position = position;
+    EXPECT_TRUE(problems(m).empty());
+  }
 }
 
 TEST(ModelFile, TheMaskedHeadIsOfOneLayer) {

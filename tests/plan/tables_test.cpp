@@ -384,6 +384,24 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
     EXPECT_EQ(block_kind("layer").selective_bytes(post, s).kept, 11 * row + statistics);
     EXPECT_EQ(block_kind("head").saved_bytes(post, s), row);
   }
+  // Sandwich: the norms behind branches also keep the outputs of both. Norms behind alone: branches read the hidden
+  // states, which stay, and only the activation is recomputed. Side by side, branches keep what they usually keep.
+  auto sandwich = m, inside = m, parallel = m;
+  sandwich.norm_position = NormPosition::sandwich, inside.norm_position = NormPosition::inside_post;
+  parallel.parallel_residual = true;
+  {
+    const MicroShape s{{1, 1024}, {base::DType::bf16, 1}};
+    const std::int64_t row = 1024 * 768 * 2, statistics = 1024 * 4 * (4 + 12), more = 1024 * 4 * 4;
+    const auto& layer = block_kind("layer");
+    EXPECT_EQ(layer.saved_bytes(sandwich, s), 18 * row + statistics + more);
+    EXPECT_EQ(layer.selective_bytes(sandwich, s).kept, 12 * row + statistics + more);
+    EXPECT_EQ(layer.saved_bytes(inside, s), 16 * row + statistics);
+    EXPECT_EQ(layer.selective_bytes(inside, s).kept, 12 * row + statistics);
+    EXPECT_EQ(layer.saved_bytes(parallel, s), 16 * row + statistics);
+    EXPECT_EQ(
+        layer.forward_workspace_bytes(parallel, s, Pass::train) - layer.forward_workspace_bytes(m, s, Pass::train),
+        row);
+  }
   // Llama: gate, up and their product have four rows each, 20 in all. The norms and the product are recomputed.
   auto llama = with_vocabulary("gpt2", 50257);
   llama.norm = Norm::rms, llama.activation = Activation::swiglu, llama.biases = Biases::off;

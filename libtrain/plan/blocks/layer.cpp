@@ -20,10 +20,14 @@ bool apart(const ModelConfig& m, const MicroShape& s) {
   return s.weight_gradients == WeightGradients::apart && LayerKind().makes_weight_gradients_apart(m);
 }
 
-// Whether a branch skips its output when the layer runs forward again: the last branch, if it can and no norm reads it.
+// Whether a branch skips its output when the layer runs forward again: if it can, and neither a norm nor another branch
+// reads it.
 bool skips_output(const ModelConfig& m, std::size_t branch) {
-  return !is_post_norm(m) && branch + 1 == m.branches.size() && branch_kind(m.branches[branch]).skips_unread_output();
+  return !is_post_norm(m) && !has_norm_behind(m) && (is_parallel(m) || branch + 1 == m.branches.size()) &&
+         branch_kind(m.branches[branch]).skips_unread_output();
 }
+
+std::int64_t norms_of_branch(const ModelConfig& m) { return has_norm_before(m) && has_norm_behind(m) ? 2 : 1; }
 
 }  // namespace
 
@@ -39,11 +43,14 @@ std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const 
     if (keeps_gradients) groups.back().push_back(norm_gradients_tensor(m, s));
   };
   for (const auto& name : m.branches) {
-    const bool copies = is_post_norm(m) && groups.empty();  // the first branch, of the hidden states
+    const bool copies = is_post_norm(m) ? groups.empty() : !has_norm_before(m);  // the input is the hidden states
     groups.push_back(copies ? std::vector<SavedTensor>{{"normed", s.dtype, s.own_rows(), m.hidden}}
                             : norm_tensors(m, s, pass));
     for (const auto& t : branch_kind(name).tensors(m, s, pass)) groups.back().push_back(t);
     if (!copies) end_with_gradients();
+    if (!has_norm_behind(m)) continue;
+    groups.push_back(only(norm_tensors(m, s, pass), Stays::always));
+    end_with_gradients();
   }
   if (!is_post_norm(m)) return groups;
   groups.push_back(only(norm_tensors(m, s, pass), Stays::always));
@@ -66,6 +73,7 @@ std::vector<FlatGroup> LayerKind::held_flat_groups(const ModelConfig& m, std::in
   for (const auto& name : m.branches) {
     const auto& branch = branch_kind(name);
     d.norm(branch.prefix() + "_norm");
+    if (norms_of_branch(m) == 2) d.norm(branch.prefix() + "_post_norm");
     branch.declare(d);
   }
   std::vector<FlatGroup> all;
@@ -127,20 +135,24 @@ StackBytes LayerKind::selective_evaluation_bytes(const ModelConfig& m, const Mic
   return bytes;
 }
 
-// All branches share one buffer for their output.
+// All branches share one buffer for their output. Side by side, they share one for the sum of their outputs, too.
 std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   std::int64_t most = 0;
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).forward_workspace_bytes(m, s, pass));
-  return Products(m, s).stream(m.hidden) + most;
+  return (is_parallel(m) ? 2 : 1) * Products(m, s).stream(m.hidden) + most;
 }
 
 // First comes the gradient of a norm's output, then the branch's buffers. These are freed before the norm's scratch is
-// allocated. With post-norm, the norm works alone. With weight gradients apart, the gradient of the branch's output is
-// there, too; with post-norm it lies in what the norm has read. Later, weight gradients have the whole scratch.
+// allocated. With post-norm, the norm works alone. With weight gradients apart or a norm behind branches, the gradient
+// of the branch's output is there, too; with post-norm it lies in what the norm has read. Side by side, branches share
+// the gradient of the layer's output. Later, weight gradients have the whole scratch.
 std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const auto stream = Products(m, s).stream(m.hidden), norm = norm_workspace_bytes(m, s);
-  const auto most_of = [&](std::int64_t branches, std::int64_t buffers) {
-    return is_post_norm(m) ? std::max(stream + branches, norm) : buffers * stream + std::max(branches, norm);
+  const auto most_of = [&](std::int64_t branches, bool own_output) {
+    if (is_post_norm(m)) return std::max(stream + branches, norm);
+    if (!has_norm_before(m)) return std::max(2 * stream + branches, stream + norm);
+    return (1 + (own_output || has_norm_behind(m) ? 1 : 0) + (is_parallel(m) ? 1 : 0)) * stream +
+           std::max(branches, norm);
   };
   if (apart(m, s)) {
     std::int64_t inputs = 0, weights = 0;
@@ -148,11 +160,11 @@ std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const Mic
       inputs = std::max(inputs, branch_kind(name).input_gradients_workspace_bytes(m, s));
       weights = std::max(weights, branch_kind(name).weight_gradients_workspace_bytes(m, s));
     }
-    return std::max(most_of(inputs, 2), weights);
+    return std::max(most_of(inputs, true), weights);
   }
   std::int64_t most = 0;
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).backward_workspace_bytes(m, s));
-  return most_of(most, 1);
+  return most_of(most, false);
 }
 
 // The calls of the branches and of their norms. Weight gradients that are computed apart gather the output's gradient
@@ -167,7 +179,7 @@ std::vector<GroupCall> LayerKind::tensor_calls(const ModelConfig& m, const Micro
       all.push_back(call);
     if (pass != Pass::train) continue;
     Crossings calls(m, s);
-    calls.norm_gradients();
+    for (std::int64_t norm = 0; norm < norms_of_branch(m); ++norm) calls.norm_gradients();
     if (apart(m, s)) calls.all_rows();
     for (const auto& call : calls.take()) all.push_back(call);
   }
@@ -203,14 +215,20 @@ double LayerKind::apart_flops(const ModelConfig& m, std::int64_t) const {
 }
 
 // Of each branch, the norm reads its input and writes its output, and the residual addition reads both its terms and
-// writes their sum; apart kernels also write what dropout left out. Their backward reads the gradient, too.
+// writes their sum; apart kernels also write what dropout left out. Their backward reads the gradient, too. A norm
+// behind a branch also copies its input, and so does a branch without a norm before it.
 BlockWork LayerKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels kernels) const {
   const double row = static_cast<double>(s.own_rows()) * static_cast<double>(m.hidden),
                e = static_cast<double>(s.element_bytes());
   BlockWork out;
   for (const auto& name : m.branches) {
     out.add(branch_kind(name).work(m, s, kernels));
-    out.again.bytes += row * 2 * e;
+    if (has_norm_behind(m)) out.forward.bytes += row * 2 * e;
+    if (norms_of_branch(m) == 2) {
+      out.forward.bytes += row * 2 * e;
+      out.backward.bytes += row * (2 * e + 3 * e);
+    }
+    if (has_norm_before(m) || is_post_norm(m)) out.again.bytes += row * 2 * e;
     out.forward.bytes += row * (2 * e + 3 * e + (kernels == AttentionKernels::apart ? 1 : 0));
     out.backward.bytes += row * (3 * e + 2 * e + (kernels == AttentionKernels::apart ? 1 : 0) + 3 * e);
   }

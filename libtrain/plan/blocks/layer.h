@@ -1,5 +1,5 @@
-// A layer: the branches that the model names, each with a norm and a residual addition (NormPosition). It has one flat
-// group, and the flat groups that branches have of their own.
+// A layer: the branches that the model names, each with its norms and a residual addition (NormPosition). It has one
+// flat group, and the flat groups that branches have of their own.
 #pragma once
 
 #include "libtrain/plan/blocks/block_kind.h"
@@ -34,6 +34,9 @@ class LayerKind : public BlockKind {
 // What a layer pushes, in successive groups. In an evaluation, and for tensors that do not stay, only one group exists
 // at a time.
 //  pre   a group for each branch, with the norm before it
+//  inside_post, sandwich
+//        a group for each branch, with a copy of the hidden states "normed" or the norm before it; then a group for the
+//        norm behind it
 //  post  a group for each branch, with the norm of the branch before it, whose output is the branch's input "normed"
 //        (for the first branch a copy of the hidden states); then the last norm, whose output is the hidden states
 std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);

@@ -187,8 +187,13 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("context", m.context, "model", "longest sequence, in tokens", ranges::sequence);
   v("norm", m.norm, "model", "layer norm, or RMS norm",
     base::Choices<Norm>{{"layer", Norm::layer}, {"rms", Norm::rms}});
-  v("norm-position", m.norm_position, "model", "before each branch, or after its sum with the residual stream",
-    base::Choices<NormPosition>{{"pre", NormPosition::pre}, {"post", NormPosition::post}});
+  v("norm-position", m.norm_position, "model",
+    "before each branch; after its sum with the residual stream; after the branch; or before and after it",
+    base::Choices<NormPosition>{{"pre", NormPosition::pre},
+                                {"post", NormPosition::post},
+                                {"inside-post", NormPosition::inside_post},
+                                {"sandwich", NormPosition::sandwich}});
+  v("parallel-residual", m.parallel_residual, "model", "all branches of a layer see its input, each by its own norm");
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
     base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
   v("position-offset", m.position_offset, "model", "learned: rows at the beginning of the table that no token uses",

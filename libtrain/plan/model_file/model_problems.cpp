@@ -50,6 +50,8 @@ std::vector<std::string> problems(const ModelConfig& m) {
     out.push_back(fmt::format("norm-offset is 0 or 1, not {}", m.norm_offset));
   if (m.position_offset > 0 && m.positions != Positions::learned)
     out.emplace_back("position-offset needs learned positions: leave it out");
+  if (m.parallel_residual && m.norm_position != NormPosition::pre)
+    out.emplace_back("parallel-residual needs norm-position pre: leave one of them out");
   const auto sliced = [&](const char* what, std::int64_t width) {
     if (width % m.lanes != 0) out.push_back(fmt::format("{} {} is not a multiple of lanes {}", what, width, m.lanes));
   };

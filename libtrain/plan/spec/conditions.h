@@ -19,6 +19,14 @@ inline bool is_rotary(const ModelConfig& m) { return m.positions == Positions::r
 inline bool has_position_table(const ModelConfig& m) { return m.positions == Positions::learned; }
 inline bool has_segment_table(const ModelConfig& m) { return m.segments > 0; }
 inline bool is_post_norm(const ModelConfig& m) { return m.norm_position == NormPosition::post; }
+// A norm reads the hidden states before each branch, or the branch's output before it is added to them.
+inline bool has_norm_before(const ModelConfig& m) {
+  return m.norm_position == NormPosition::pre || m.norm_position == NormPosition::sandwich;
+}
+inline bool has_norm_behind(const ModelConfig& m) {
+  return m.norm_position == NormPosition::inside_post || m.norm_position == NormPosition::sandwich;
+}
+inline bool is_parallel(const ModelConfig& m) { return m.parallel_residual && m.branches.size() > 1; }
 inline bool has_final_norm(const ModelConfig& m) { return !is_post_norm(m); }  // before the head's product
 // A dense layer, GELU and a norm before the head's product, and a bias of the vocabulary where the model has biases.
 inline bool has_masked_head(const ModelConfig& m) { return m.head == HeadForm::masked; }
