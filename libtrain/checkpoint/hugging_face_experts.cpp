@@ -81,8 +81,8 @@ void take_sparse_layers(ConfigKeys& keys, ModelConfig& m) {
     const auto& list = keys.value("mlp_only_layers");
     if (!list.is_array()) return keys.object_to("'mlp_only_layers' is no list");
     for (const auto& layer : list)
-      if (layer.is_number_unsigned() && layer.get<std::uint64_t>() < base::size(layers))
-        dense[layer.get<std::size_t>()] = 1;
+      if (layer.is_number_integer() && layer.get<std::int64_t>() >= 0 && layer.get<std::int64_t>() < layers)
+        base::at(dense, layer.get<std::int64_t>()) = 1;
   }
   const auto first = std::find(dense.begin(), dense.end(), 0) - dense.begin();
   m.experts.every = step, m.experts.dense_layers = std::max<std::int64_t>(0, first + 1 - step);

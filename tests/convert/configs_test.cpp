@@ -123,7 +123,8 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
     refuse("llama-3", key, {{"rope_type", "default"}, {"low_freq_factor", 1}}, "has the key \"low_freq_factor\"");
     refuse("llama-3", key, {{"rope_type", "default"}, {"factor", 8}}, "has a factor, but no type that uses it");
     refuse("llama-3", key, {{"rope_type", "linear"}, {"factor", 2}, {"low_freq_factor", 1}}, "\"low_freq_factor\"");
-    refuse("llama-3", key, {{"rope_type", "yarn"}, {"factor", 2}, {"mscale", 1}}, "'" + std::string(key) + "' has mscale");
+    refuse("llama-3", key, {{"rope_type", "yarn"}, {"factor", 2}, {"mscale", 1}},
+           "'" + std::string(key) + "' has mscale");
     refuse("llama-3", key, {{"rope_type", "yarn"}, {"factor", 2}, {"truncate", false}}, "has truncate false");
   }
   refuse("llama-3", "auto_map", {{"AutoModel", "modeling.Model"}}, "'auto_map': models that come with code");
@@ -145,7 +146,7 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
   refuse("mistral", "layer_types", {"full_attention"}, "'layer_types' is no list of");
   refuse("mistral", "rms_norm_eps", "small", "'rms_norm_eps' must be a number");
   refuse("mixtral", "router_jitter_noise", 0.1, "'router_jitter_noise' is not 0");
-  refuse("qwen3-moe", "mlp_only_layers", {1}, "layer 0 would be another here");
+  refuse("qwen3-moe", "mlp_only_layers", {1}, "layer 1 would be another here");
   refuse("qwen3-moe", "decoder_sparse_step", 0, "'decoder_sparse_step' is 0");
   refuse("olmoe", "clip_qkv", 8.0, "'clip_qkv': bounds of queries");
   refuse("phi3", "rope_parameters", {{"rope_type", "longrope"}, {"long_factor", {1.0}}}, "of type \"longrope\"");

@@ -165,7 +165,8 @@ TEST(HuggingFace, ExportedAgainEveryTensorIsWhatTransformersWrote) {
       EXPECT_TRUE(left_out.empty()) << left_out.front();
       EXPECT_EQ(written["architectures"][0], m.architecture);
       for (const auto& [key, value] : written.items())
-        if (original.contains(key) && !original[key].is_null() && !key.ends_with("_token_id")) {
+        if (original.contains(key) && !original[key].is_null() && !key.ends_with("_token_id") &&
+            key != "max_window_layers") {
           EXPECT_EQ(original[key], value) << key;
         }
       const auto made = checkpoint::model_of_config(nlohmann::json(written), model.name, "made");

@@ -19,6 +19,7 @@
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/spec/objective.h"
+#include "libtrain/plan/spec/presets.h"
 #include "libtrain/plan/stage_table.h"
 #include "tools/common/checks.h"
 #include "tools/common/config_flags.h"
