@@ -92,9 +92,9 @@ class Reader {
 };
 
 // Command lines of programs that the string names. Their flags are the same, whichever program has the message.
-const std::set<std::string> programs = {"convert-checkpoint", "generate",           "inspect",    "partition-model",
-                                        "profile-comm",       "reshard-checkpoint", "score",      "shard-data",
-                                        "train"};
+const std::set<std::string> programs = {
+    "convert-checkpoint", "generate", "inspect", "partition-model", "profile-comm", "reshard-checkpoint", "score",
+    "shard-data",         "train"};
 constexpr std::array other_commands = {"sbatch --mem",
                                        "srun --mpi=",
                                        "zstd -dc --long=",
