@@ -2,6 +2,7 @@
 // steps are skipped, the scale of each step, losses and norms.
 #include "libtrain/comm/threads.h"
 #include "libtrain/data/shard_writer.h"
+#include "libtrain/data/window_dataset.h"
 #include "libtrain/engine/trainer.h"
 #include "tests/scratch.h"
 

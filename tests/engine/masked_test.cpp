@@ -129,7 +129,7 @@ TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
     c.validate_every = 1, c.validation_sequences = 4;
     const auto setup = make_setup(c, 1, 1);
     RunWindows windows(setup);
-    Batches batches(windows.training, &*windows.validation, setup.plan.batch(), 0);
+    Batches batches(windows.training(), windows.validation(), setup.plan.batch(), 0);
     bool inside = false;
     const auto look = [&](const model::MicroBatch& batch) {
       std::int64_t hidden = 0, masks = 0;
@@ -161,7 +161,7 @@ TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
   causal.document_mask = "on";
   const auto setup = make_setup(causal, 1, 1);
   RunWindows windows(setup);
-  Batches batches(windows.training, nullptr, setup.plan.batch(), 0);
+  Batches batches(windows.training(), nullptr, setup.plan.batch(), 0);
   EXPECT_FALSE(batches.training(0, 0).key_end) << "nobody reads it";
 }
 

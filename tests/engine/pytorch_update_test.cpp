@@ -2,6 +2,7 @@
 // engine::Trainer, with no number at its default.
 #include "libtrain/comm/threads.h"
 #include "libtrain/data/shard_writer.h"
+#include "libtrain/data/window_dataset.h"
 #include "libtrain/engine/trainer.h"
 #include "tests/scratch.h"
 
