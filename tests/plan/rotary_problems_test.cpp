@@ -105,7 +105,8 @@ TEST(HeadKeys, WeightsOfNorms) {
   auto m = rotary_model();
   m.kv_heads = 2, m.head_size = 12;
   const auto find = [&](const std::string& name) {
-    for (const auto& p : LayerKind().flat_groups(m, 0).at(0).parameters)
+    const auto groups = LayerKind().flat_groups(m, 0);
+    for (const auto& p : groups.at(0).parameters)
       if (p.name == "layers.00.attention." + name) return p;
     return Parameter{};
   };
