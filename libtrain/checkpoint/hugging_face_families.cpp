@@ -101,8 +101,7 @@ ReadBack read_back(const Family& family, const plan::ModelConfig& model) {
 // Why a model does not belong to a family; empty if it does.
 std::vector<std::string> problems_in(const Family& family, const plan::ModelConfig& model) {
   const auto back = read_back(family, model);
-  if (!back.objections.empty()) return back.objections;
-  std::vector<std::string> out;
+  auto out = back.objections;
   for (const auto& d : differences_of(model, back.model))
     if (!only_trains(d.key))
       out.push_back(fmt::format("{} is {}, not {}", d.key, base::excerpt(d.value), base::excerpt(d.other)));

@@ -68,7 +68,6 @@ void require_whole_attention(ConfigKeys& keys);
 void take_plain_activation(ConfigKeys& keys, plan::ModelConfig& model, const char* key, const char* usual);
 const char* activation_name(const plan::ModelConfig& model);
 
-
 // Name of the head's tensor in the decoder families, which has no prefix; in a tied model it may repeat the token
 // table.
 inline constexpr const char* head_name = "lm_head.weight";

@@ -22,7 +22,8 @@ const std::string lines =
     "\n"
     R"({"id": 7, "prompt": "a\nb", "response": "cd"})"
     "\n"
-    R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "r"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "t"}]})"
+    R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
+    R"({"role": "assistant", "content": "r"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "t"}]})"
     "\n";
 
 // A document as a text, where what is an answer stands in brackets, and the end of the document is a dollar.

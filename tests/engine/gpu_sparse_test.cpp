@@ -18,11 +18,12 @@ using testing::SmallRun;
 struct Kind {
   const char *name, *model, *document_mask;
 };
-// Two layers with lists of their own for each head; the sequence has three and a half blocks.
+// Two layers with lists of their own for each head, one with a window of tokens, both with capped scores; the sequence
+// has three and a half blocks.
 const Kind causal = {"causal",
                      "dropout-attention = 0.1\n"
                      "[attention]\nlayout = \"sliding, fixed\"\nblock = 16\nwindow = 1\nlocal = \"2\"\npatterns = 2\n"
-                     "per-head = \"on\"\n",
+                     "per-head = \"on\"\nwindow-tokens = \"0, 20\"\nsoftcap = 0.5\n",
                      "off"};
 // A BERT that learns hidden tokens, with masked documents.
 const Kind masked = {"masked",

@@ -84,6 +84,10 @@ TEST(Gpu, LossesAreThoseOfTheCpu) {
       const auto a = SmallRun::metrics(gpu), b = SmallRun::metrics(cpu);
       ASSERT_EQ(a.size(), b.size());
       for (std::size_t i = 0; i < a.size(); ++i) {
+        if (!b[i]["gradient_norm"].is_number()) {  // f16 overflows while the loss scale is too large
+          EXPECT_EQ(a[i]["gradient_norm"], b[i]["gradient_norm"]) << model << " " << dtype << " step " << i + 1;
+          continue;
+        }
         const double loss = b[i]["loss"], norm = b[i]["gradient_norm"];
         EXPECT_NEAR(a[i]["loss"].get<double>(), loss, (dtype == "f32" ? 1e-5 : 2e-2) * loss)
             << model << " " << dtype << " step " << i + 1;

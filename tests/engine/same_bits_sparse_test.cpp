@@ -1,6 +1,6 @@
-// Promise 2 (libtrain/README.md) for block-sparse attention. A covering array has every pair of choices among tensor
-// parallelism, pipeline stages, ZeRO stages, data parallelism, threads, recomputation and attention layouts. Every run
-// has the bits of one rank.
+// Promise 2 (libtrain/README.md) for block-sparse attention, windows of tokens and capped scores. A covering array has
+// every pair of choices among tensor parallelism, pipeline stages, ZeRO stages, data parallelism, threads,
+// recomputation and attention layouts. Every run has the bits of one rank.
 // --gtest_also_run_disabled_tests runs every triple.
 #include "tests/engine/every_layout.h"
 
@@ -17,7 +17,8 @@ engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::str
   const int layouts = choice[6];
   auto c = runs.config(output);
   const std::string drawn = "layout = \"bigbird\"\nblock = 16\nwindow = 1\nrandom = 1\nper-head = \"on\"\nseed = 3\n";
-  const std::string windows = "layout = \"dense, sliding x2\"\nblock = 16\nwindow = 2\n";
+  const std::string windows =
+      "layout = \"dense, sliding x2\"\nblock = 16\nwindow = 2\nwindow-tokens = \"70, 20, 0\"\nsoftcap = 0.5\n";
   const std::string fixed = "layout = \"fixed\"\nblock = 32\nlocal = \"2\"\npatterns = 2\nper-head = \"on\"\n";
   c.model = runs.model(fmt::format("sparse-{}", layouts),
                        "layers = 4\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 64\ncontext = 96\ndropout-attention = "

@@ -80,15 +80,17 @@ TEST(Generate, OneTokenAtATimeIsTheWholeText) {
   }
 }
 
-// The same with block-sparse attention: windows, global blocks, random blocks of each head. The cache keeps what later
-// tokens may still see.
+// The same with block-sparse attention: windows, global blocks, random blocks of each head, windows of tokens. The
+// cache keeps what later tokens may still see.
 TEST(Generate, OneTokenAtATimeIsTheWholeTextOfBlocks) {
-  auto windows = tiny_llama(), heads = tiny();
-  for (auto* m : {&windows, &heads}) m->context = 150, m->attention.block = 16;
+  auto windows = tiny_llama(), heads = tiny(), tokens_apart = tiny_llama();
+  for (auto* m : {&windows, &heads, &tokens_apart}) m->context = 150, m->attention.block = 16;
   windows.attention.layout = {"sliding", "longformer"}, windows.attention.window = 2;
   heads.attention.layout = {"bigbird"}, heads.attention.window = 1, heads.attention.random = 2;
   heads.attention.per_head = true;
-  for (const auto& config : {windows, heads}) {
+  tokens_apart.attention.layout = {"dense", "sliding"}, tokens_apart.attention.window = 3;
+  tokens_apart.attention.window_tokens = {40, 21}, tokens_apart.attention.softcap = 0.05;
+  for (const auto& config : {windows, heads, tokens_apart}) {
     SavedRun saved(config);
     checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
     generate::LanguageModel one(reader, 2), whole(reader, 1);

@@ -1,4 +1,5 @@
-// Models with block-sparse attention: what a token can reach, gradients by differences, every kind of recomputation.
+// Models with block-sparse attention, windows of tokens and capped scores: what a token can reach, gradients by
+// differences, every kind of recomputation.
 #include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "tests/model/slope.h"
@@ -30,6 +31,11 @@ std::vector<plan::ModelConfig> models() {
   }
   all.push_back(of_layouts(small_gpt2(), {"sliding"}, 64));
   all.push_back(of_layouts(small_gpt2(), {"sliding", "longformer"}));  // each layer has lists of its own
+  // Windows that begin and end within a part of a tile, alone and with blocks; caps that most scores come near to.
+  all.push_back(of_layouts(small_llama(), {"dense"}, 64));
+  all.back().attention.window_tokens = {21, 0}, all.back().attention.softcap = 0.5;
+  all.push_back(of_layouts(small_gpt2(), {"sliding", "longformer"}));
+  all.back().attention.window_tokens = {0, 9}, all.back().attention.softcap = 1;
   for (auto& m : all) {
     m.name = fmt::format("{} {} {}", m.name, fmt::join(m.attention.layout, ","), m.attention.block);
     if (m.attention.layout.back() == "sliding" || m.attention.layout.front() == "sliding") m.attention.window = 2;
@@ -53,7 +59,8 @@ std::vector<std::vector<bool>> reach(const plan::ModelConfig& m) {
           for (std::int64_t h = 0; h < layout.heads; ++h)
             for (const auto c : layout.row(h, i / layout.block)) sees = sees || c == j / layout.block;
         }
-        if (!sees) continue;
+        const auto window = seen.attention.window_tokens[0];
+        if (!sees || (window > 0 && i - j >= window)) continue;
         for (std::size_t k = 0; k < n; ++k)
           next[static_cast<std::size_t>(i)][k] =
               next[static_cast<std::size_t>(i)][k] || from[static_cast<std::size_t>(j)][k];

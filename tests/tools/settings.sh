@@ -333,7 +333,8 @@ hint 'here it is layers' 3 train --model theirs.toml --data data --output run
 hint 'here it is --vocabulary' partition-model --vocab-size 5
 
 # --help lists the presets and the keys of a model file, and its example works.
-train --help | tr '\n' ' ' | grep -q 'gpt2-nano.*llama-8b' || fail "train --help does not list the presets"
+train --help | grep -q 'Presets for --model: gpt2 llama' || fail "train --help names no presets"
+train --help-model | tr '\n' ' ' | grep -q 'gpt2-nano.*llama-8b.*qwen3-0.6b' || fail "train --help-model does not list the presets"
 train --help-model >help || fail "train --help-model: exit code $?"
 sed -n '/^hidden = /,$p' help >example.toml
 [ "$(wc -l <example.toml)" -ge 5 ] || fail "no example in --help-model"

@@ -219,8 +219,8 @@ int main(int argc, char** argv) {
                           "Scores endings of contexts and whole texts by their log-likelihood in a trained model: "
                           "multiple-choice accuracy, perplexity.",
                           "  echo '{\"text\": \"In the beginning\"}' | score --checkpoint run --input -\n"
-                          "  echo '{\"context\": \"In the\", \"endings\": [\" end\", \" house\"], \"answer\": 1}' |\n"
-                          "      score --checkpoint run --input - --json\n",
+                          "  echo '{\"context\": \"In\", \"endings\": [\" a\", \" b\"], \"answer\": 1}' | score "
+                          "--checkpoint run --input - --json\n",
                           "generate, train --evaluate; tools/guide/evaluate.md");
   generate::ScoreOptions o;
   generate::add_options(app, o);
