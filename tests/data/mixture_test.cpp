@@ -84,9 +84,8 @@ TEST(Mixtures, EverySequenceIsTheNextOfItsSet) {
               std::abs(static_cast<double>(counts[k]) - static_cast<double>(i) * mixture.share(static_cast<int>(k))),
               static_cast<double>(weights.size()))
               << "set " << k << " before " << i;
-        if (i % total == 0)
-          for (std::size_t k = 0; k < weights.size(); ++k)
-            ASSERT_EQ(counts[k], i / total * static_cast<std::uint64_t>(weights[k]));
+        for (std::size_t k = 0; i % total == 0 && k < weights.size(); ++k)
+          ASSERT_EQ(counts[k], i / total * static_cast<std::uint64_t>(weights[k]));
         const auto sample = mixture.of(i);
         ASSERT_EQ(sample.ordinal, counts[static_cast<std::size_t>(sample.set)]++) << i;
       }

@@ -97,7 +97,9 @@ TEST(Pack, WindowsAreTheSequences) {
     data::DocumentSource source({input}, {.split = data::TextSplit::lines});
     const auto result = data::build_shards(source, *data::make_tokenizer("bytes"), o, [](std::int64_t) {});
     EXPECT_EQ(result.sequences > 0, pack > 0);
-    if (pack > 0) EXPECT_EQ(result.sequences * pack, result.train_tokens + result.validation_tokens + result.padding);
+    if (pack > 0) {
+      EXPECT_EQ(result.sequences * pack, result.train_tokens + result.validation_tokens + result.padding);
+    }
     return data::read_index(o.output);
   };
   const auto plain = make("plain", 0, 1), packed = make("packed", 48, 1);
@@ -113,7 +115,9 @@ TEST(Pack, WindowsAreTheSequences) {
       const auto places = shard.documents();
       std::vector<std::int32_t> tokens(static_cast<std::size_t>(shard.tokens()));
       shard.read(0, shard.tokens(), tokens.data());
-      if (index.packed_sequence > 0) EXPECT_EQ(shard.tokens() % 48, 1);
+      if (index.packed_sequence > 0) {
+        EXPECT_EQ(shard.tokens() % 48, 1);
+      }
       for (std::size_t d = 0; d + 1 < places.size(); ++d) {
         std::string document;
         for (auto t = places[d]; t < places[d + 1]; ++t)
@@ -144,7 +148,9 @@ TEST(Pack, WindowsAreTheSequences) {
     ASSERT_EQ(i32[144], 0);        // it begins a document
     ASSERT_EQ(weights.back(), 0);  // and its last target begins one
     for (std::size_t t = 1; t < 48; ++t)
-      if (i32[t - 1] == 256) ASSERT_EQ(weights[t - 1], 0);  // no padding is learned
+      if (i32[t - 1] == 256) {
+        ASSERT_EQ(weights[t - 1], 0);  // no padding is learned
+      }
   }
 }
 

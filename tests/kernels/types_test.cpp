@@ -496,6 +496,5 @@ TEST(OperandShapes, OfProducts) {
                   .ends_with(": linear_forward: y: expected 2 x 4 for x of 2 x 3 and weight of 4 x 3, found 3 x 4"));
   EXPECT_TRUE(text(fits, &bias, y).ends_with(": linear_forward: bias: expected 1 x 4, found 1 x 3"));
 }
-
 }  // namespace types_test
 }  // namespace trainyard::test

@@ -86,7 +86,8 @@ TEST(Declaration, OfVariants) {
                                              "layers.00.ffn_norm.weight", "layers.00.ffn_post_norm.weight",
                                              "head.norm.weight"}));
   m.norm_position = NormPosition::inside_post, m.norm_offset = 0;
-  for (const auto& p : flat_groups(m)[2].parameters) {
+  const auto others = flat_groups(m);
+  for (const auto& p : others[2].parameters) {
     EXPECT_FALSE(p.name.ends_with("post_norm.weight")) << p.name;
     if (p.name.ends_with("norm.weight")) {
       EXPECT_EQ(p.init.kind, Init::Kind::ones) << p.name;

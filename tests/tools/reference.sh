@@ -35,7 +35,7 @@ for main in "$source"/tools/*/main.cpp; do
   mv out completion
   expect 0 bash -c '. ./completion; COMP_WORDS=('"$name"' --ver) COMP_CWORD=1; _trainyard_'"${name//-/_}"'; [[ " ${COMPREPLY[*]} " == *" --version "* ]]'
 done
-[ $pages = 8 ] || fail "$pages programs"
+[ $pages = 9 ] || fail "$pages programs"
 expect 0 train --reference model-keys
 same out "$source/tools/guide/reference/model-keys.md" "the page of model keys"
 refused 2 'reference pdf is not known' generate --reference pdf

@@ -75,7 +75,8 @@ class QuestionLine {
 };
 
 // One ending behind a context, which loses its beginning where both do not fit.
-ToScore behind(const Ids& before, const Ids& context, const Ids& ending, std::int64_t room, const std::string& where) {
+ToScore ending_behind(const Ids& before, const Ids& context, const Ids& ending, std::int64_t room,
+                      const std::string& where) {
   if (ending.empty()) refuse(where, "an ending has no tokens");
   if (static_cast<std::int64_t>(ending.size()) > room)
     refuse(where, fmt::format("an ending has {}, the model has room for {}",
@@ -100,7 +101,7 @@ void take_endings(QuestionLine& line, Question& q, const Ids& before, std::int64
   if (ids != nullptr) {
     const auto of_context = context_ids != nullptr ? line.ids(*context_ids, "context_ids") : Ids();
     for (const auto& ending : line.list(*ids, "endings_ids")) {
-      q.parts.push_back(behind(before, of_context, line.ids(ending, "endings_ids"), room, line.where()));
+      q.parts.push_back(ending_behind(before, of_context, line.ids(ending, "endings_ids"), room, line.where()));
       q.characters.push_back(0);
     }
     return;
@@ -116,7 +117,7 @@ void take_endings(QuestionLine& line, Question& q, const Ids& before, std::int64
     const auto alone = std::min(of_context.size(), whole.size());
     const Ids rest(whole.begin() + static_cast<std::ptrdiff_t>(alone), whole.end());
     whole.resize(alone);
-    q.parts.push_back(behind(before, whole, rest, room, line.where()));
+    q.parts.push_back(ending_behind(before, whole, rest, room, line.where()));
     q.characters.push_back(characters_in(text));
   }
 }

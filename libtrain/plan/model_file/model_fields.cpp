@@ -148,7 +148,7 @@ std::string presets_text() {
   std::string out;
   std::size_t used = std::string_view("Presets: ").size();
   for (const auto& name : preset_names()) {
-    const bool breaks = used + name.size() + 1 > 80;
+    const bool breaks = used + name.size() + 3 > 80;
     out += fmt::format("{}{}", out.empty() ? "" : breaks ? ",\n  " : ", ", name);
     used = (breaks ? 2 : used + 2) + name.size();
   }
