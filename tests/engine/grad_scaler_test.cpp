@@ -33,8 +33,9 @@ plan::Plan plan_of(const json& page, int zero, int ranks) {
   plan::Plan p;
   p.model.layers = m["layers"], p.model.hidden = m["hidden"], p.model.heads = m["heads"],
   p.model.kv_heads = m["kv_heads"], p.model.ffn = m["ffn"];
-  p.model.vocabulary = m["vocabulary"], p.model.context = m["context"], p.model.biases = m["biases"],
-  p.model.tied = m["tied"], p.model.norm_epsilon = m["norm_epsilon"];
+  p.model.vocabulary = m["vocabulary"], p.model.context = m["context"],
+  p.model.biases = m["biases"] == true ? plan::Biases::on : plan::Biases::off, p.model.tied = m["tied"],
+  p.model.norm_epsilon = m["norm_epsilon"];
   p.model.norm = plan::Norm::layer, p.model.positions = plan::Positions::learned,
   p.model.activation = plan::Activation::gelu_tanh;
   p.zero = zero, p.dtype = base::DType::f16, p.topology = plan::Topology({{plan::Axis::data, ranks}});

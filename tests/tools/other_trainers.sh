@@ -85,7 +85,7 @@ refused 2 "'true' was not expected" train --dry-run true; said 'try: --dry-run t
 # Files of a shard set where the set is wanted.
 cp data/train/shard-00000.h5 data/train/shard-00001.h5
 refused 2 "'data/train/shard-00001.h5' was not expected" "${run[@]}" --output new --data data/train/shard-*.h5
-said 'try: --data takes one value, and 2 follow it: has the shell replaced a pattern by names? --data: folder of token shards'
+said 'try: --data takes one value, and 2 follow it: has the shell replaced a pattern by names? --data: folder of shard-data'
 rm data/train/shard-00001.h5
 refused 3 'shard-00000.h5 is a file, not the folder of a shard set' "${run[@]}" --output new --data data/train/shard-00000.h5
 said 'try: give the folder of the set, not its files: data$'
