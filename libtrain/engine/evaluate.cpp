@@ -4,34 +4,16 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
-#include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
-#include "libtrain/base/setting_text.h"
-#include "libtrain/checkpoint/named.h"
-#include "libtrain/checkpoint/reader.h"
-#include "libtrain/checkpoint/removed.h"
-#include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
-#include "libtrain/data/masking.h"
-#include "libtrain/data/mixture.h"
 #include "libtrain/data/text_bytes.h"
 #include "libtrain/engine/agreement.h"
+#include "libtrain/engine/evaluation_terms.h"
 #include "libtrain/engine/evaluator.h"
-#include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
-#include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/run_windows.h"
-#include "libtrain/engine/same_settings.h"
-#include "libtrain/engine/setup.h"
-#include "libtrain/engine/shared_folder.h"
 #include "libtrain/engine/watch.h"
-#include "libtrain/io/layout_file.h"
-#include "libtrain/plan/data_use.h"
-#include "libtrain/plan/evaluation.h"
-#include "libtrain/plan/model_file/load_model.h"
-#include "libtrain/plan/model_file/model_fields.h"
-#include "libtrain/plan/remedies.h"
 #include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
@@ -47,253 +29,6 @@ namespace {
 // Accumulation steps between two gathers of losses, for each pipeline stage. They decide how many losses a progress
 // line knows, and how far one rank may be ahead of another. The stages fill and empty once between two gathers.
 constexpr std::int64_t rounds_a_stretch = 8;
-
-std::string text_at(const nlohmann::json& object, const char* key, const std::string& otherwise) {
-  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>()
-                                                                               : otherwise;
-}
-
-std::int64_t integer_of(const nlohmann::json& object, const char* key, std::int64_t otherwise) {
-  return object.is_object() && object.contains(key) && object[key].is_number_integer() ? object[key].get<std::int64_t>()
-                                                                                       : otherwise;
-}
-
-// Tokens are hidden as in the checkpoint's training. Weights that no run made record nothing about it.
-void take_masking(RunConfig& r, const checkpoint::RunState& s, const std::string& checkpoint) {
-  if (s.identity.empty()) return;
-  const auto rate = s.identity.value("mask_rate", nlohmann::json()),
-             words = s.identity.value("mask_words", nlohmann::json()),
-             token = s.identity.value("mask_token", nlohmann::json());
-  const auto refuse = [&](const char* name, const nlohmann::json& value, const std::string& legal) {
-    throw base::InputError(
-        fmt::format("{} says {} {}, expected {}", checkpoint, name, base::excerpt(value.dump()), legal),
-        "the checkpoint is damaged");
-  };
-  if (!rate.is_number() || !(rate.get<double>() > 0 && rate.get<double>() <= 1))
-    refuse("mask_rate", rate, "a number above 0 and up to 1");
-  if (words != "on" && words != "off") refuse("mask_words", words, "on or off");
-  if (!token.is_number_integer() || token.get<std::int64_t>() < 0 || token.get<std::int64_t>() >= s.model.vocabulary)
-    refuse("mask_token", token, fmt::format("a token below {}", s.model.vocabulary));
-  r.mask_rate = rate, r.mask_words = words, r.from_checkpoint.mask_token = token;
-}
-
-bool comes_from_checkpoint(const base::Field& f, const EvaluateConfig& c) {
-  return f.has(base::FieldTrait::of_checkpoint) && !c.given.contains(f.name);
-}
-
-// The settings of `c` that the user gave; the others come from the run that wrote the checkpoint. Settings that concern
-// training only keep their defaults.
-RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const std::string& checkpoint, int ranks) {
-  RunConfig r;
-  r.model = s.model.name;
-  r.from_checkpoint.model = s.model;
-  r.data = text_at(s.provenance, "data", "");
-  r.micro_batch = integer_of(s.identity, "micro_batch", 1);
-  r.document_mask = text_at(s.identity, "document_mask", "off");
-  r.answers_only = s.identity.is_object() && s.identity.value("answers_only", nlohmann::json()) == true;
-  r.dtype = base::traits_of(s.dtype).trains ? s.dtype : base::DType::f32;
-  if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
-  auto asked = c.run;
-  auto ours = fields_of(r);
-  for (const auto& f : fields_of(asked)) {
-    const bool is_apart = f.name == "model" || f.name == "memory-limit";  // require_model, require_memory
-    if (!is_apart && f.has(base::FieldTrait::evaluation) && !comes_from_checkpoint(f, c))
-      base::field_named(ours, f.name, "an evaluation").set(f.get(), base::setting_name(f.name));
-  }
-  if (r.sequence == 0) r.sequence = integer_of(s.identity, "sequence", s.model.context);
-  r.seed = s.seed;  // for the gates of experts, which draw lots for places in an evaluation, too
-  r.from_plan = c.run.from_plan;
-  if (c.run.from_plan.ranks > 0) r.recompute = c.run.recompute;  // the partition weighs layers by it
-  constexpr std::int64_t most = 1 << 20;
-  if (r.micro_batch < 1 || r.micro_batch > most)
-    throw base::UsageError(base::text("$micro-batch {} must lie between 1 and {}", r.micro_batch, most),
-                           base::text("$micro-batch 1 needs the least memory"));
-  r.global_batch = r.micro_batch * std::max(1, ranks / (r.tensor * r.pipeline));  // one accumulation step
-  r.steps = 1;
-  r.output = std::string(".");  // nothing is written
-  return r;
-}
-
-// The settings that decide which collectives an evaluation issues. What the user did not give comes from the
-// checkpoint.
-NamedSettings shared_settings(const EvaluateConfig& c) {
-  NamedSettings settings{{"evaluate-split", c.split},
-                         {"evaluate-sequences", fmt::format("{}", c.sequences)},
-                         {"stream-weights", c.stream_weights ? "on" : "off"}};
-  auto run = c.run;
-  auto fields = fields_of(run);
-  for (auto& [name, value] : shared_settings(c.run)) {
-    const auto& f = base::field_named(fields, name, "an evaluation");
-    if (f.has(base::FieldTrait::evaluation))
-      settings.emplace_back(name, comes_from_checkpoint(f, c) ? "the checkpoint's" : value);
-  }
-  return settings;
-}
-
-void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std::string& checkpoint) {
-  if (!c.given.contains("model")) return;
-  auto given_model = c.run.from_plan.model && c.run.model == c.run.from_plan.model->name
-                         ? *c.run.from_plan.model
-                         : plan::load_model(c.run.model, io::read_layout_file);
-  if (given_model.vocabulary == 0) given_model.vocabulary = trained.vocabulary;
-  if (given_model.lanes == 0 || c.run.from_plan.decides_lanes)
-    given_model.lanes = trained.lanes;  // the user did not ask for others
-  const auto ours = plan::fields_of(trained), theirs = plan::fields_of(given_model);
-  std::string differences;
-  const auto shown = [](const base::Field& f) { return f.get().empty() ? "none" : base::shortened(f.get()); };
-  for (std::size_t i = 0; i < ours.size(); ++i)
-    if (!plan::is_name(ours[i]) && ours[i].get() != theirs[i].get())
-      differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", ours[i].name, shown(ours[i]), c.run.model,
-                                 shown(theirs[i]));
-  if (!differences.empty())
-    throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences),
-                           "leave the model out: a checkpoint contains its own");
-}
-
-// Tokens must mean what they meant in training.
-void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, const std::string& data,
-                    const std::string& checkpoint) {
-  const auto recorded = tokenizer_of(s);
-  // Weights that no run made have the mask token that a run would take.
-  auto mask = integer_of(s.identity, "mask_token", -1);
-  if (s.identity.empty() && plan::objective_of(s.model) == plan::Objective::masked)
-    mask = data::mask_token_of(data, index);
-  const auto behind = mask == index.vocabulary ? 1 : 0;
-  const char* hint = "give a shard set that was made with the tokenizer of the training data";
-  if (recorded && !recorded->made(index))
-    throw base::InputError(other_tokenizer_text(data, index, checkpoint, *recorded), hint);
-  if (behind == 1 && index.vocabulary >= s.model.vocabulary)
-    throw base::InputError(
-        fmt::format("{} has a vocabulary of {} and no mask token, which gets the id {}; the model of {} has {}", data,
-                    index.vocabulary, index.vocabulary, checkpoint, s.model.vocabulary),
-        hint);
-  if (index.vocabulary > s.model.vocabulary || (!recorded && index.vocabulary + behind != s.model.vocabulary))
-    throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary,
-                                       checkpoint, s.model.vocabulary),
-                           hint);
-}
-
-plan::Residence residence(const EvaluateConfig& c) {
-  return c.stream_weights ? plan::Residence::streamed : plan::Residence::kept;
-}
-
-// What makes an evaluation smaller that does not fit.
-std::string way_to_fit(const EvaluateConfig& c, const plan::Plan& p, std::int64_t limit) {
-  if (c.stream_weights)
-    return base::text("more ranks with $pipeline-parallel, fewer $gathered-layers, or a shorter $sequence, need less");
-  auto limited = p;
-  limited.device_memory = limit;
-  auto hint = plan::remedies(limited, plan::Pass::evaluate, "memory-limit");
-  if (plan::largest_evaluation_memory(p).reserve < limit)
-    hint += base::text("; more ranks with $pipeline-parallel or $zero 3, or a shorter $sequence, need less");
-  const auto streamed = plan::largest_evaluation_memory(p, plan::Residence::streamed).total();
-  if (streamed <= limit) hint += base::text("; $stream-weights would need {} and fits", base::size_text(streamed));
-  return hint;
-}
-
-void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
-  if (c.run.memory_limit.empty()) return;
-  const auto limit = base::parse_bytes(c.run.memory_limit, base::setting_name("memory-limit"));
-  const auto need = plan::largest_evaluation_memory(p, residence(c)).total();
-  if (need <= limit) return;
-  auto hint = way_to_fit(c, p, limit);
-  const auto& of_plan = c.run.from_plan.settings;
-  if (std::find(of_plan.begin(), of_plan.end(), "memory-limit") != of_plan.end())
-    hint += base::text("; {} sets $memory-limit, and flags override it", c.run.plan);
-  throw base::InputError(base::text("a rank needs {} bytes to evaluate, $memory-limit {} allows {}: {} too many", need,
-                                    c.run.memory_limit, limit, need - limit),
-                         hint);
-}
-
-// Everything that is decided before memory is reserved.
-struct Terms {
-  std::string checkpoint;
-  checkpoint::RunState state;
-  RunConfig run;
-  RunSetup setup;
-  const std::vector<data::ShardEntry>* split = nullptr;
-  std::int64_t sequences = 0;
-};
-
-void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) {
-  const checkpoint::Reader reader(t.checkpoint, checkpoint::Reader::Check::as_needed);
-  t.state = reader.state();
-  require_model(c, t.state.model, t.checkpoint);
-  t.run = settings(c, t.state, t.checkpoint, ranks);
-  t.run.from_checkpoint.lanes_of = {plan::Lanes::evaluated, t.checkpoint};
-  if (t.run.data.empty())
-    throw base::UsageError(base::text("$data is missing: the folder that shard-data made"),
-                           fmt::format("{} does not say what it was trained on", t.checkpoint));
-  const auto named = data::sets_of(t.run.data, base::setting_name("data"));
-  if (named.size() > 1)
-    throw base::UsageError(base::text("an evaluation reads one set, and $data is {}", base::one_line(t.run.data)),
-                           base::text("$data {}", base::one_line(data::name_of(named.front()))));
-  const auto& folder = named.front().folder;
-  require_tokens(data::read_index(folder), t.state, folder, t.checkpoint);
-  t.setup = make_setup(t.run, ranks, base::team_threads(t.run.threads, fair_threads));
-  require_memory(c, t.setup.plan);
-  if (c.split != "train" && c.split != "validation")
-    throw base::UsageError(base::text("$evaluate-split {} is not known", c.split), "use validation or train");
-  t.split = c.split == "train" ? &t.setup.index.train : &t.setup.index.validation;
-  if (t.split->empty())
-    throw base::InputError(
-        fmt::format("{} has no {} split", t.run.data, c.split),
-        c.split == "train"
-            ? "make the shards again with shard-data"
-            : base::text("take $evaluate-split train, or make shards with shard-data --validation 0.05"));
-}
-
-// Rank 0 reads first and finds what is wrong. Only then do the other ranks read the same files.
-void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec) {
-  const int fair_threads = comm::threads_of_rank(*world.control, exec);
-  report_threads(c.run.threads, fair_threads, world);
-  const auto print = [&] {
-    auto decided = t.setup.identity;
-    decided["stages"] = t.setup.plan.stages.boundaries;
-    return hash_of(decided) + t.checkpoint;
-  };
-  const auto found = on_rank_zero(world, exec, [&] {
-    return checkpoint::looking_again({c.checkpoint}, [&] {
-      t.checkpoint = checkpoint::named_checkpoint(c.checkpoint);
-      const auto read = [&] {
-        checkpoint::Reader whole(t.checkpoint);
-        read_terms(t, c, world.size, fair_threads);
-        return print();
-      };
-      return checkpoint::reading({t.checkpoint}, read, checkpoint::Seen::listed);
-    });
-  });
-  t.checkpoint = found.substr(16);
-  if (world.rank == 0) warn_of_edited_plan(t.setup);
-  require_same_checkpoint(t.checkpoint, world, exec);
-  const auto files = on_rank_zero(world, exec, [&] { return file_settings(t.run); });
-  on_every_rank(world, exec, [&] {
-    if (world.rank == 0) return;
-    read_terms(t, c, world.size, fair_threads);
-    if (print() != found) throw_other_content("checkpoint, configuration or data index", t.run, files);
-  });
-  if (world.rank != 0) return;
-  if (const auto other = other_end_text(t.setup.sets.front().folder, t.setup.index, t.checkpoint, t.state);
-      !other.empty())
-    base::log_warning("{}", other);
-}
-
-std::int64_t windows_of(const EvaluateConfig& c, const Terms& t) {
-  const auto sequence = t.setup.plan.sequence,
-             there = plan::data_use(tokens_of_shards(t.setup.sets.front(), *t.split), sequence).windows;
-  if (c.sequences < 0)
-    throw base::UsageError(base::text("$evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
-  if (there == 0)
-    throw base::InputError(
-        fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, sequence + 1),
-        base::text("give more text, or a shorter $sequence"));
-  if (c.sequences > there)
-    throw base::InputError(
-        base::text("the {} split of {} holds {} sequences of {} tokens, $evaluate-sequences asks for {}", c.split,
-                   t.run.data, there, sequence, c.sequences),
-        "0 takes all that there are");
-  return c.sequences > 0 ? c.sequences : there;
-}
 
 // Counts the text behind the targets of each micro-batch, on the host and from windows of its own.
 class TextCounter {
@@ -322,7 +57,7 @@ class TextCounter {
   std::vector<std::uint8_t> weights_;
 };
 
-Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& total) {
+Evaluation result_of(const EvaluateConfig& c, const EvaluationTerms& t, const MicroLoss& total) {
   if (total.targets == 0)
     throw nothing_counts(fmt::format("{} of {}", base::counted(t.sequences, "sequence"), t.run.data),
                          counted_of(t.setup));
@@ -365,44 +100,24 @@ class WhatIsDone {
   comm::Watchdog* watchdog_;
 };
 
-}  // namespace
+// Where an evaluation runs.
+struct EvaluationPlace {
+  World& world;
+  comm::Watchdog* watchdog;
+  base::Device device;
+};
 
-const std::set<std::string>& evaluation_settings() {
-  static const auto names = [] {
-    RunConfig config;
-    std::set<std::string> of_evaluations;
-    for (const auto& f : fields_of(config))
-      if (f.has(base::FieldTrait::evaluation)) of_evaluations.insert(f.name);
-    return of_evaluations;
-  }();
-  return names;
-}
-
-double Evaluation::perplexity() const { return std::exp(loss); }
-
-double Evaluation::bits_per_byte() const {
-  if (unmeasured > 0 || bytes == 0) return std::numeric_limits<double>::quiet_NaN();
-  return loss * static_cast<double>(tokens) / (std::numbers::ln2 * static_cast<double>(bytes));
-}
-
-Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWatch& watch) {
-  auto config = asked;
-  const auto watchdog =
-      watch_peers(world, *world.communication, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
-  require_same(shared_settings(config), world, *world.communication);
-  const auto place = agree_on_device(config.run, world, *world.communication);
-  const auto device = place.device;
-  if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, place);
+// The loss on one set. The ranks have agreed on its terms.
+Evaluation evaluate_set(const EvaluateConfig& config, EvaluationTerms& t, const EvaluationPlace& there,
+                        const EvaluateWatch& watch) {
+  auto& [world, watchdog, device] = there;
   auto& exec = *world.communication;
-  if (config.run.collective_delay > 0)
-    world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
-  Terms t;
-  agree_on_terms(t, config, world, exec);
   if (device.kind == base::DeviceKind::cpu) require_same_instructions(t.setup.plan.dtype, world, exec);
   t.setup.step.device = device;
   on_every_rank(world, exec, [&] { require_layout(world, t.setup.plan); });
-  on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
-  watch_calls(watchdog.get(), world, Calls::of_a_start);
+  if (t.set == 0)  // all sets have the same pipeline stages
+    on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
+  watch_calls(watchdog, world, Calls::of_a_start);
   const auto shape = t.setup.plan.micro();
   const bool masked = t.setup.masking.has_value();
 
@@ -429,8 +144,8 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   });
   evaluator->load(t.checkpoint);
   if (config.stream_weights) report_streaming(t.checkpoint, evaluator->streamed(), world);
-  watch_calls(watchdog.get(), world, Calls::of_steps);
-  const WhatIsDone reported(watchdog.get(), *evaluator);
+  watch_calls(watchdog, world, Calls::of_steps);
+  const WhatIsDone reported(watchdog, *evaluator);
 
   MicroLoss total;
   const auto report = [&](std::int64_t done) {
@@ -468,6 +183,52 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   result.measured = evaluator->memory().measured();
   if (config.stream_weights) result.streamed = evaluator->streamed();
   return result;
+}
+
+}  // namespace
+
+const std::set<std::string>& evaluation_settings() {
+  static const auto names = [] {
+    RunConfig config;
+    std::set<std::string> of_evaluations;
+    for (const auto& f : fields_of(config))
+      if (f.has(base::FieldTrait::evaluation)) of_evaluations.insert(f.name);
+    return of_evaluations;
+  }();
+  return names;
+}
+
+double Evaluation::perplexity() const { return std::exp(loss); }
+
+double Evaluation::bits_per_byte() const {
+  if (unmeasured > 0 || bytes == 0) return std::numeric_limits<double>::quiet_NaN();
+  return loss * static_cast<double>(tokens) / (std::numbers::ln2 * static_cast<double>(bytes));
+}
+
+std::vector<Evaluation> evaluate_sets(const EvaluateConfig& asked, World& world, const EvaluateWatch& watch) {
+  auto config = asked;
+  const auto watchdog =
+      watch_peers(world, *world.communication, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
+  require_same(shared_settings(config), world, *world.communication);
+  const auto place = agree_on_device(config.run, world, *world.communication);
+  if (place.device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, place);
+  if (config.run.collective_delay > 0)
+    world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
+  std::vector<Evaluation> found;
+  for (std::size_t set = 0, sets = 1; set < sets; ++set) {
+    EvaluationTerms t;
+    t.set = set;
+    agree_on_terms(t, config, world, *world.communication);
+    found.push_back(evaluate_set(config, t, {world, watchdog.get(), place.device}, watch));
+    sets = t.sets;
+  }
+  return found;
+}
+
+Evaluation evaluate(const EvaluateConfig& config, World& world, const EvaluateWatch& watch) {
+  auto found = evaluate_sets(config, world, watch);
+  TRAINYARD_ASSERT(found.size() == 1, "{} sets, where one was expected", found.size());
+  return std::move(found.front());
 }
 
 }  // namespace trainyard::engine

@@ -142,10 +142,10 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
   for (const auto& f : fields)
     if (f.source != base::from_default) c.given.insert(f.name);
   auto& world = launch.world();
-  const double begun = base::steady_seconds();
-  std::int64_t first = 0;  // sequences of the first report, which took the time to start as well
+  double begun = base::steady_seconds();
+  std::int64_t first = 0;  // sequences of a set's first report, which took the time to start as well
   double first_seconds = 0;
-  const auto result = engine::evaluate(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
+  const auto results = engine::evaluate_sets(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
     const double seconds = base::steady_seconds() - begun;
     const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
     if (first == 0) first = done, first_seconds = seconds;
@@ -156,10 +156,14 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
                         ? ""
                         : fmt::format("  {} left", duration_text(a_sequence * static_cast<double>(all - done)))),
         done == all ? Progress::Update::last : Progress::Update::passing);
+    if (done == all) first = 0, begun = base::steady_seconds();  // another set may follow
   });
   if (world.rank != 0) return base::ExitCode::done;
   progress.reset();
-  print(json_ ? to_json(result).dump() + "\n" : to_text(result));
+  std::string text;
+  for (const auto& result : results)
+    text += json_ ? to_json(result).dump() + "\n" : (text.empty() ? "" : "\n") + to_text(result);
+  print(text);
   return base::ExitCode::done;
 }
 
