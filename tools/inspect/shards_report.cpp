@@ -10,6 +10,7 @@
 #include "tools/inspect/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 
@@ -35,6 +36,32 @@ void verify_tokenizer(const std::string& folder, const data::SetIndex& index) {
         "copy it again: it is the tokenizer that the set was made with");
 }
 
+// What shard-data added to the tokens: which of them are answers, how they are packed, which fields are kept.
+struct Additions {
+  std::int64_t answer_tokens = 0;
+  data::FieldTokens field_tokens;
+  void add(const data::ShardReader& reader, const data::ShardEntry& shard) {
+    for (const auto& span : reader.answers()) answer_tokens += span.end - span.begin;
+    for (const auto& [field, values] : shard.field_tokens)
+      for (const auto& [value, tokens] : values) field_tokens[field][value] += tokens;
+  }
+  std::string text(const data::SetIndex& index) const {
+    std::string out;
+    if (index.answers) out += fmt::format("  answers     {} tokens\n", human_count(answer_tokens));
+    if (index.packed_sequence > 0)
+      out += fmt::format("  packed      best-fit, sequences of {} tokens\n", human_count(index.packed_sequence));
+    for (const auto& [field, values] : field_tokens) {
+      constexpr std::size_t most = 12;  // values in the text; the JSON has all
+      std::vector<std::string> parts;
+      for (const auto& [value, tokens] : values)
+        if (parts.size() < most) parts.push_back(fmt::format("{} {}", base::one_line(value), human_count(tokens)));
+      if (values.size() > most) parts.push_back(fmt::format("{} more values", human_count(std::ssize(values) - most)));
+      out += fmt::format("  field       {}, in tokens: {}\n", base::one_line(field), fmt::join(parts, ", "));
+    }
+    return out;
+  }
+};
+
 }  // namespace
 
 Report shards_report(const std::string& folder, const Options& options) {
@@ -51,6 +78,7 @@ Report shards_report(const std::string& folder, const Options& options) {
   std::vector<std::vector<std::string>> rows;
   std::int64_t read = 0;
   std::string totals;
+  Additions additions;
   for (const auto& split : {Split{"train", index.train}, Split{"validation", index.validation}}) {
     std::int64_t tokens = 0, documents = 0;
     for (const auto& shard : split.shards) {
@@ -59,6 +87,7 @@ Report shards_report(const std::string& folder, const Options& options) {
       const auto shard_documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
       std::error_code error;
       const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(reader.path(), error));
+      additions.add(reader, shard);
       tokens += reader.tokens();
       documents += shard_documents;
       read += bytes;
@@ -77,6 +106,8 @@ Report shards_report(const std::string& folder, const Options& options) {
                   index.begin_of_document < 0 ? std::string() : fmt::format(", beginning {}", index.begin_of_document));
   if (index.unknown_tokens >= 0)
     report.text += fmt::format("  unknown     {} tokens\n", human_count(index.unknown_tokens));
+  report.text += additions.text(index);
+  if (index.answers) report.json["answer_tokens"] = additions.answer_tokens;
   report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));
   report.text += table({"shard", ">tokens", ">documents", ">size"}, rows);
   if (options.verify == Verify::everything)
