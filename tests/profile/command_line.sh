@@ -210,7 +210,7 @@ fi
 [ "$(cat code)" = 0 ] || fail "a reader that goes away: exit code $(cat code)"
 
 # A rank that stops: the other ranks end with 6 and name it. A signal leaves no files behind.
-timeout 90 mpirun --bind-to none -n 3 profile-comm --budget 1h --spread 0 --hang-timeout 2 --progress always --output never.json >out 2>err &
+timeout 120 mpirun --bind-to none -n 3 profile-comm --budget 1h --spread 0 --hang-timeout 10 --progress always --output never.json >out 2>err &
 job=$!
 for ((i = 0; i < 600; ++i)); do grep -q 'pass 1' err && break; sleep 0.1; done   # nobody misses one that stops inside MPI_Init or between passes
 kill -STOP "$(pgrep -P "$(pgrep -P $job mpirun || echo $job)" profile-comm | tail -1)" 2>/dev/null || fail "no rank to stop"

@@ -58,7 +58,7 @@ expect 75 "${masked[@]}" --output changed --stop-after 7
 expect 0 "${masked[@]}" --output changed --mask-rate 0.3 --change mask_rate
 [ "$(numbers run)" != "$(numbers changed)" ] || fail "another rate hides the same"
 refused 3 'it predicts hidden tokens' generate --checkpoint run --tokens 4
-refused 3 'no bert (.type_vocab_size. is 0' convert-checkpoint run hugging --to safetensors
+refused 3 'no gpt2 (attention-causal is .off., not .on.)' convert-checkpoint run hugging --to safetensors
 absent hugging
 
 # A plan has room for the mask token.
