@@ -6,11 +6,11 @@
 #include "libtrain/base/decimal.h"
 #include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/field_text.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/base/toml_file.h"
 
 #include <fmt/ranges.h>
 
@@ -20,12 +20,16 @@
 
 namespace trainyard::base {
 
-namespace {
-
-// Text of unknown origin, shortened to what fits in a sentence.
-std::string shown(const std::string& text) {
+std::string shortened_value(const std::string& text) {
   return text.size() <= 60 ? text : fmt::format("{}... ({} bytes)", text.substr(0, 60), text.size());
 }
+
+std::string hyphenated(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+namespace {
 
 void refuse_empty(const std::string& text, const std::string& spelled) {
   if (text.empty())
@@ -42,12 +46,12 @@ T parse(const std::string& text, const std::string& spelled, Range<T> range, con
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool number = end == text.data() + text.size() && error != std::errc::invalid_argument;
   if (!number)
-    throw UsageError(fmt::format("{} '{}' is not a {}", spelled, shown(text),
+    throw UsageError(fmt::format("{} '{}' is not a {}", spelled, shortened_value(text),
                                  std::is_floating_point_v<T> ? "number" : "whole number"),
                      hint);
   if (error != std::errc{} || !range.holds(value))
-    throw UsageError(fmt::format("{} {} must lie between {} and {}", spelled, shown(text), range.low, range.high),
-                     hint);
+    throw UsageError(
+        fmt::format("{} {} must lie between {} and {}", spelled, shortened_value(text), range.low, range.high), hint);
   return value;
 }
 
@@ -62,46 +66,6 @@ Field numeric(const std::string& name, T& member, const std::string& group, cons
           [&member, range, help](const std::string& text, const std::string& spelled) {
             member = parse(text, spelled, range, help);
           }};
-}
-
-std::string hyphenated(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
-// Fields that TOML may write as a list: words, or blocks and ranges of blocks.
-constexpr const char* some_of = "some of ";
-constexpr const char* maybe_list = "a list, or nothing";
-bool is_list(const Field& f) { return f.legal.starts_with(some_of) || f.legal == maybe_list; }
-
-// The elements of a TOML list, joined by commas. Each is a text or a whole number.
-std::string joined(const toml::array& list, const std::string& key, const std::string& path) {
-  std::vector<std::string> elements;
-  for (const auto& element : list) {
-    const auto* i = element.as_integer();
-    const auto* s = element.as_string();
-    if (i == nullptr && s == nullptr)
-      throw UsageError(fmt::format("{}: key '{}' must list only texts and whole numbers", path, shown(key)),
-                       "for example [\"a\", \"b\"] or [1, 2]");
-    elements.push_back(i != nullptr ? fmt::format("{}", i->get()) : s->get());
-  }
-  return fmt::format("{}", fmt::join(elements, ", "));
-}
-
-std::string text_of(const toml::node& node, FieldKind kind, const std::string& key, const std::string& path) {
-  if (const auto* s = node.as_string()) return kind == FieldKind::text ? path_of_text(s->get()) : s->get();
-  if (kind == FieldKind::text)
-    throw UsageError(fmt::format("{}: key '{}' is not text", path, shown(key)), "put the value in quotation marks");
-  if (const auto* i = node.as_integer()) return fmt::format("{}", i->get());
-  if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
-  if (const auto* b = node.as_boolean()) return b->get() ? "on" : "off";
-  if (const auto* list = node.as_array(); list != nullptr && kind == FieldKind::integers) {
-    std::vector<std::string> numbers;
-    for (const auto& element : *list) numbers.push_back(text_of(element, FieldKind::integer, key, path));
-    return fmt::format("{}", fmt::join(numbers, ","));
-  }
-  throw UsageError(fmt::format("{}: key '{}' is neither text nor number", path, shown(key)),
-                   "give one value: text in quotation marks, or a number");
 }
 
 std::string quoted(const std::string& text) {
@@ -195,7 +159,7 @@ std::int64_t taken_times(std::string& word, const std::string& spelled) {
   const auto [stop, error] = std::from_chars(word.data() + at + 2, end, n);
   if (error != std::errc() || stop != end || n < 1 || n > most_words)
     throw UsageError(
-        fmt::format("{}: {}: the number after x must lie between 1 and {}", spelled, shown(word), most_words),
+        fmt::format("{}: {}: the number after x must lie between 1 and {}", spelled, shortened_value(word), most_words),
         "for example 'sliding x3'");
   word.erase(word.find_last_not_of(' ', at) + 1);
   return n;
@@ -212,9 +176,9 @@ void FieldVisitor::operator()(const std::string& name, std::vector<std::string>&
     for (auto& word : comma_separated(text)) {
       const auto again = times == WordList::Times::yes ? taken_times(word, spelled) : 1;
       if (std::find(legal.begin(), legal.end(), word) == legal.end())
-        throw UsageError(
-            fmt::format("{} {}: {} is not known; use {}", spelled, shown(text), shown(word), fmt::join(legal, ", ")),
-            value_hint(word, legal));
+        throw UsageError(fmt::format("{} {}: {} is not known; use {}", spelled, shortened_value(text),
+                                     shortened_value(word), fmt::join(legal, ", ")),
+                         value_hint(word, legal));
       if (std::ssize(chosen) + again > most_words)
         throw UsageError(fmt::format("{}: more than {} words", spelled, most_words), "shorten the list");
       chosen.insert(chosen.end(), size(again), word);
@@ -262,9 +226,9 @@ Amount amount_of(const std::string& text, const std::string& spelled, const Amou
     try {
       return parse(number_before(unit), spelled, range, help);
     } catch (const UsageError&) {
-      throw UsageError(
-          fmt::format("{} '{}' must be a number from {} to {}{}", spelled, shown(text), range.low, range.high, unit),
-          help);
+      throw UsageError(fmt::format("{} '{}' must be a number from {} to {}{}", spelled, shortened_value(text),
+                                   range.low, range.high, unit),
+                       help);
     }
   };
   if (text.ends_with(of_percent)) return {in_unit(of_percent, Range<double>{0, 100}), Amount::Unit::percent};
@@ -311,8 +275,8 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
     refuse_empty(text, spelled);
     const bool is_word = std::find(words.words.begin(), words.words.end(), text) != words.words.end();
     if (!is_word && !decimal_of(text))
-      throw UsageError(fmt::format("{} '{}' is neither a positive decimal number nor {}", spelled, shown(text),
-                                   fmt::join(words.words, " nor ")),
+      throw UsageError(fmt::format("{} '{}' is neither a positive decimal number nor {}", spelled,
+                                   shortened_value(text), fmt::join(words.words, " nor ")),
                        fmt::format("1.25 for example: {}", help));
     member = is_word ? text : shortest_decimal(text);
   };
@@ -328,8 +292,9 @@ void FieldVisitor::word(const std::string& name, const std::string& group, const
     refuse_empty(text, spelled);
     const auto found = std::find(words.begin(), words.end(), hyphenated(text));
     if (found == words.end())
-      throw UsageError(fmt::format("{} {} is not known; use {}", spelled, shown(text), fmt::join(words, ", ")),
-                       value_hint(text, words));
+      throw UsageError(
+          fmt::format("{} {} is not known; use {}", spelled, shortened_value(text), fmt::join(words, ", ")),
+          value_hint(text, words));
     choose(size(found - words.begin()));
   };
   fields_.push_back(
@@ -383,7 +348,7 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
       if (f.starts_with(hyphenated(name) + "-")) longer.push_back(f);
     if (!longer.empty() && longer.size() < 10) hint = fmt::format("did you mean {}?", fmt::join(longer, ", "));
   }
-  throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)),
+  throw UsageError(fmt::format("{}: unknown key '{}'", where, shortened_value(name)),
                    hint.empty() ? "leave it out: no key has this name or a similar one" : hint);
 }
 
@@ -394,64 +359,6 @@ Field& field_named_once(std::vector<Field>& fields, const std::string& name, con
     throw UsageError(fmt::format("{}: '{}' and '{}' are one key, given twice", where, first->second, name),
                      "leave one of them out");
   return field;
-}
-
-namespace {
-
-// Whether a table only stands around keys that would be known without it: [train], [model].
-bool is_superfluous(const toml::table& table, const std::vector<Field>& fields) {
-  return std::any_of(table.begin(), table.end(), [&](const auto& entry) {
-    const auto key = hyphenated(std::string(entry.first.str()));
-    return std::any_of(fields.begin(), fields.end(), [&](const auto& f) { return f.is_named(key); });
-  });
-}
-
-void read_table(std::vector<Field>& fields, const toml::table& table, const std::string& path) {
-  Complaints complaints;
-  Spellings spellings;
-  const auto read = [&](const std::string& name, const std::string& shown_key, const toml::node& node) {
-    complaints.attempt([&] {
-      auto& field = field_named_once(fields, name, path, spellings);
-      const auto* list = is_list(field) ? node.as_array() : nullptr;
-      field.set(list != nullptr ? joined(*list, shown_key, path) : text_of(node, field.kind, shown_key, path),
-                fmt::format("{}: {}", path, shown_key));
-      field.source = path;
-    });
-  };
-  for (const auto& [key, node] : table) {
-    const std::string name(key.str());
-    const auto* inner = node.as_table();
-    const bool is_group = inner != nullptr && std::any_of(fields.begin(), fields.end(), [&](const Field& f) {
-                            const auto names = f.names();
-                            return std::any_of(names.begin(), names.end(), [&](const auto& spelled) {
-                              return spelled.starts_with(hyphenated(name) + "-");
-                            });
-                          });
-    if (inner != nullptr && !is_group && is_superfluous(*inner, fields)) {
-      complaints.add(fmt::format("{}: there is no table [{}]", path, shown(name)),
-                     fmt::format("its keys need none: leave the line [{}] out", shown(name)));
-      continue;
-    }
-    if (!is_group) {
-      read(name, name, node);
-      continue;
-    }
-    for (const auto& [inner_key, value] : *inner)
-      read(name + "-" + std::string(inner_key.str()), name + "." + std::string(inner_key.str()), value);
-  }
-  try {
-    complaints.raise();
-  } catch (const UsageError& e) {  // the error is in a file, whatever named the file
-    throw InputError(e.what(), e.hint());
-  }
-}
-
-}  // namespace
-
-void read_toml(std::vector<Field>& fields, const std::string& path) { read_table(fields, read_toml_file(path), path); }
-
-void read_toml_text(std::vector<Field>& fields, const std::string& text, const std::string& path) {
-  read_table(fields, toml_of_text(text, path), path);
 }
 
 void read_environment(std::vector<Field>& fields) {

@@ -54,6 +54,9 @@ struct Field {
   unsigned traits = 0;  // of FieldTrait
   // One text for the values of a flag that is given several times; nothing: the last counts. Empty for most settings.
   std::function<std::optional<std::string>(const std::vector<std::string>& values)> joined = {};
+  // One text for the tables [[NAME]] of a TOML file, each with the texts of its keys. Empty for most settings.
+  using Table = std::vector<std::pair<std::string, std::string>>;
+  std::function<std::string(const std::vector<Table>& tables)> tables = {};
 
   bool has(FieldTrait trait) const { return (traits & static_cast<unsigned>(trait)) != 0; }
 

@@ -5,15 +5,18 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/plan/model_file/model_fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace trainyard::checkpoint {
 
@@ -32,8 +35,14 @@ using Fingerprints = std::map<std::string, std::uint64_t>;
 
 class Averaging {
  public:
-  Averaging(const std::vector<const Reader*>& sources, NewCheckpoint& target, const ReshardOptions& options)
-      : sources_(sources), target_(target), options_(options) {
+  // weights_from: the weights are this state of the only source, times `factor`.
+  struct WeightsFrom {
+    Kind state;
+    double factor;
+  };
+  Averaging(const std::vector<const Reader*>& sources, NewCheckpoint& target, const ReshardOptions& options,
+            const std::optional<WeightsFrom>& weights_from = {})
+      : sources_(sources), target_(target), options_(options), weights_from_(weights_from) {
     for (int r = 0; r < target.ranks(); ++r)
       if (!target.rank(r).is_kept()) add_parts(r);
   }
@@ -108,6 +117,11 @@ class Averaging {
   void compute(const Kind& kind, const Slice& slice, Hands& h) const {
     h.values.resize(base::size(slice.count));
     if (kind.is_state()) return read(h.readers.back(), kind, slice, h);
+    if (weights_from_) {
+      read(h.readers.back(), weights_from_->state, slice, h);
+      for (auto& value : h.values) value = static_cast<float>(static_cast<double>(value) * weights_from_->factor);
+      return;
+    }
     h.mean.assign(h.values.size(), 0.0);
     for (auto& reader : h.readers) {
       read(reader, Kind::master, slice, h);
@@ -140,6 +154,7 @@ class Averaging {
   const std::vector<const Reader*>& sources_;
   NewCheckpoint& target_;
   const ReshardOptions& options_;
+  std::optional<WeightsFrom> weights_from_;
   std::vector<Part> parts_;
   std::mutex mutex_;
   std::int64_t done_ = 0, all_ = 0, bytes_read_ = 0;
@@ -183,34 +198,73 @@ void require_same_models(const std::vector<const Reader*>& sources) {
   }
 }
 
-}  // namespace
+// The factor that makes a weight of the moving average that a checkpoint holds.
+double factor_of_average(const Reader& source) {
+  const auto& s = source.state();
+  const auto& states = s.optimizer.states;
+  if (s.contents == Contents::model || std::ranges::find(states, plan::average_state) == states.end())
+    throw base::InputError(fmt::format("{} holds no moving average of its weights", source.path()),
+                           base::text("a run keeps one from its beginning with $ema"));
+  const auto decay =
+      s.identity.is_object() ? s.identity.value(plan::average_state, nlohmann::json()) : nlohmann::json();
+  if (!decay.is_number() || !(decay.get<double>() > 0 && decay.get<double>() < 1))
+    throw base::InputError(fmt::format("{} does not say the decay of its average", source.path()),
+                           "the checkpoint is damaged");
+  const auto updates = s.step - s.skipped_steps;
+  if (updates < 1)
+    throw base::InputError(fmt::format("{}: no step has changed the weights, so there is no average", source.path()),
+                           "take a later checkpoint");
+  return 1 / (1 - std::pow(decay.get<double>(), static_cast<double>(updates)));
+}
 
-ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination,
-                      const NewLayout& layout, const ReshardOptions& options) try {
-  TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
-  require_same_shapes(sources);
-  require_same_models(sources);
+// Where the mean is written.
+struct Destination {
+  const std::string& path;
+  const NewLayout& layout;
+  const ReshardOptions& options;
+};
+
+ReshardResult write_mean(const std::vector<const Reader*>& sources, const Destination& to,
+                         const std::optional<Averaging::WeightsFrom>& moving = {}) try {
+  const auto& [destination, layout, options] = to;
   const auto& last = *sources.back();
   const auto ranks = ranks_of_layout(last.manifest(), layout);
   auto state = state_of_layout(last.state(), layout, ranks);
   NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes, [&] {
                                 if (options.watch) options.watch(0, last.bytes());
                               }};
-  auto& of = state.provenance["average_of"] = nlohmann::json::array();
+  auto& of = state.provenance[moving ? "moving_average_of" : "average_of"] = nlohmann::json::array();
   for (const auto* source : sources) {
     folder.sources.push_back(source->path());
     of.push_back({{"path", base::text_of_path(source->path())}, {"step", source->state().step}});
   }
-  state.writer = purpose_of("average", sources, state, ranks.topology);
+  state.writer = purpose_of(moving ? "moving average" : "average", sources, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks, folder);
   ReshardResult result{ranks.topology.world(), target.kept(), 0, target.bytes_to_write(), {}};
-  Averaging work(sources, target, options);
+  Averaging work(sources, target, options, moving);
   const auto made = work.run();
   result.bytes_read = work.bytes_read();
   result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
   return result;
 } catch (const std::filesystem::filesystem_error& e) {
   throw base::EnvironmentError(e.what());
+}
+
+}  // namespace
+
+ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination,
+                      const NewLayout& layout, const ReshardOptions& options) {
+  TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
+  require_same_shapes(sources);
+  require_same_models(sources);
+  return write_mean(sources, {destination, layout, options});
+}
+
+ReshardResult moving_average(const Reader& source, const std::string& destination, NewLayout layout,
+                             const ReshardOptions& options) {
+  layout.contents = Contents::model;
+  return write_mean({&source}, {destination, layout, options},
+                    Averaging::WeightsFrom{Kind::state(plan::average_state), factor_of_average(source)});
 }
 
 }  // namespace trainyard::checkpoint

@@ -11,6 +11,7 @@
 #include "libtrain/data/mixture.h"
 #include "libtrain/engine/loss_scale.h"
 #include "libtrain/engine/outlier_steps.h"
+#include "libtrain/engine/parameter_groups.h"
 #include "libtrain/plan/auto_setting.h"
 #include "libtrain/plan/grid/ranges.h"
 #include "libtrain/plan/plan.h"
@@ -155,6 +156,12 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("skip-outliers", c.skip_outliers, optimizer,
     "skip a step far above the median of the last ones: norm:10,loss:2 (factors), window:128; none");
   v.is({T::identity});
+  v("group", c.groups, optimizer,
+    "parameters by name: 'PATTERN:learning-rate-scale=X:weight-decay=X' or 'PATTERN:frozen'; may be repeated",
+    base::MaybeEmpty{});
+  v.is({T::identity});
+  v("layer-decay", c.layer_decay, optimizer, "a layer's rate is X times that of the layer behind it", {1e-3, 1});
+  v.is({T::identity});
   v("save-every", c.save_every, checkpoints, "steps between checkpoints; 0: one at the end", step_count);
   v.is({T::free_on_resume});
   v("keep", c.keep, checkpoints, "newest checkpoints that are kept; 0: all", {0, 1'000'000});
@@ -197,8 +204,12 @@ std::vector<base::Field> fields_of(RunConfig& c) {
         schedule_text(schedule_of(colon == std::string::npos ? c.schedule : c.schedule + text.substr(colon), spelled));
   };
   base::field_named(fields, "data", "a run").joined = data::joined_sets;
+  auto& groups = base::field_named(fields, "group", "a run");
+  groups.joined = joined_groups;
+  groups.tables = group_of_tables;
   check_when_set(fields, "loss-scale", [](const auto& text) { loss_scale_rule(text, base::DType::f32); });
   check_when_set(fields, "skip-outliers", [](const auto& text) { outlier_rule(text); });
+  check_when_set(fields, "group", [](const auto& text) { parameter_groups(text); });
   // Fields of the parallel layout come before `seed` in the group Run, before `learning-rate` in the optimizer's, and
   // before `memory-limit` in the other group.
   for (auto& f : plan::fields_of(static_cast<plan::ParallelLayout&>(c))) {

@@ -73,6 +73,8 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   double clip = 1.0;
   std::string loss_scale = "auto";     // loss_scale_rule (loss_scale.h)
   std::string skip_outliers = "none";  // outlier_rule (outlier_steps.h)
+  std::string groups;                  // parameter_groups (parameter_groups.h)
+  double layer_decay = 1;
   // checkpoints
   std::int64_t save_every = 0;
   int keep = 3;

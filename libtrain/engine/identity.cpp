@@ -27,13 +27,16 @@ namespace trainyard::engine {
 
 namespace {
 
-// Only runs with another optimizer than AdamW have this field in their identity. No resume may change it.
-constexpr const char* kept_optimizer = "optimizer";
+// Only runs with another optimizer than AdamW have this field in their identity, and only runs with a moving average
+// the other. No resume may change them: they say what the states of the optimizer are.
+constexpr const char *kept_optimizer = "optimizer", *kept_average = plan::average_state;
+bool is_kept(const std::string& name) { return name == kept_optimizer || name == kept_average; }
 
 // Only runs that use them have these fields, so that the identities of other runs stay as they were. The values are
 // those of runs without them.
 const nlohmann::json& kept_while_used() {
-  static const nlohmann::json fields{{"skip_outliers", "none"}, {"answers_only", false}};
+  static const nlohmann::json fields{
+      {"skip_outliers", "none"}, {"answers_only", false}, {"group", ""}, {"layer_decay", 1.0}, {"ema", 0.0}};
   return fields;
 }
 
@@ -109,6 +112,8 @@ std::string field_hint(const std::string& name, const std::string& spelled, cons
   if (is_one_of(plan::fields_of(model))) return base::text("'{}' belongs to the model: $change model", spelled);
   RunConfig config;
   if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only the run of a masked model has it", spelled);
+  if (name == kept_average)
+    return base::text("the average is a sum with one decay; a new run can begin with the weights: $init-from");
   if (name == kept_optimizer)
     return base::text(
         "a run keeps its optimizer; a new run can begin with its weights: $init-from, with another $output");
@@ -191,16 +196,17 @@ void require_known_fields(const nlohmann::json& now, const std::vector<std::stri
   const auto settings = fields_of(usual);
   std::vector<std::string> names;
   for (const auto& item : identity.items())
-    if (item.key() != kept_optimizer) names.push_back(change_name(settings, item.key()));
+    if (!is_kept(item.key())) names.push_back(change_name(settings, item.key()));
   names.emplace_back(changed_tokenizer);
   for (const auto& name : wanted) {
-    if ((identity.contains(name) && name != kept_optimizer) || name == changed_tokenizer) continue;
+    if ((identity.contains(name) && !is_kept(name)) || name == changed_tokenizer) continue;
     const auto all = base::text("$change takes {}", fmt::join(names, ", "));
     if (name.empty()) throw base::UsageError(base::text("$change names no setting"), all);
     auto spelled = name;
     std::replace(spelled.begin(), spelled.end(), '_', '-');
     throw base::UsageError(base::text("$change {}: {}; {}", spelled,
                                       name == kept_optimizer ? "no run goes on with another optimizer"
+                                      : name == kept_average ? "no run goes on with another average"
                                                              : "a run's identity has no such field",
                                       all),
                            field_hint(name, spelled, names));
@@ -233,13 +239,14 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
     }
     if (was == item.value() || std::find(allowed.begin(), allowed.end(), item.key()) != allowed.end()) continue;
     differences += difference(item.key(), was, item.value());
-    names += "," + change_name(settings, item.key());
+    if (!is_kept(item.key())) names += "," + change_name(settings, item.key());
   }
-  if (!differences.empty())
-    throw base::InputError(fmt::format("{} was trained with other settings:{}", where, differences),
-                           base::text("give the old values, or say $change {}{} to go on with the new ones, or "
-                                      "$resume never with another $output",
-                                      fmt::join(given, ","), given.empty() ? names.substr(1) : names));
+  if (differences.empty()) return;
+  const auto way = names.empty() ? std::string()
+                                 : base::text("say $change {}{} to go on with the new ones, or ", fmt::join(given, ","),
+                                              given.empty() ? names.substr(1) : names);
+  throw base::InputError(fmt::format("{} was trained with other settings:{}", where, differences),
+                         base::text("give the old values, or {}$resume never with another $output", way));
 }
 
 std::vector<std::string> differing_fields(const nlohmann::json& expected, const nlohmann::json& now) {

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/engine/outlier_steps.h"
+#include "libtrain/engine/parameter_groups.h"
 #include "libtrain/plan/model_file/field_json.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
@@ -40,6 +41,7 @@ nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, cons
   decided.warmup_steps = static_cast<double>(rate.warmup_steps);
   decided.decay_steps = static_cast<double>(rate.decay_steps);
   decided.skip_outliers = text_of(outlier_rule(decided.skip_outliers));
+  decided.groups = text_of(parameter_groups(decided.groups));
   const auto& optimizer = plan::optimizer_kind(plan.optimizer);
   nlohmann::json out{{"model", model_without_names(plan.model)}, {"data", data::identity_of(index)}};
   for (const auto& f : fields_of(decided)) {
@@ -47,6 +49,9 @@ nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, cons
     if (of_masking && !masking) continue;
     if (f.name == "skip-outliers" && decided.skip_outliers == "none") continue;
     if (f.name == "answers-only" && !decided.answers_only) continue;
+    if (f.name == "group" && decided.groups.empty()) continue;
+    if (f.name == "layer-decay" && decided.layer_decay == 1) continue;
+    if (f.name == "ema" && decided.ema == 0) continue;
     if (f.has(base::FieldTrait::identity) || optimizer.reads(f.name)) out[plan::key_of(f)] = value_of(f);
   }
   if (optimizer.name != plan::default_optimizer) out["optimizer"] = optimizer.name;

@@ -241,8 +241,14 @@ void require_tokenizer(const checkpoint::RunState& state, const RunSetup& setup,
 
 // The states of another optimizer are no start for this one, whatever --change allows.
 void require_optimizer(const checkpoint::RunState& state, const plan::Plan& now, const std::string& checkpoint) {
-  const auto ours = checkpoint::StoredOptimizer::of(plan::optimizer_kind(now.optimizer));
+  const auto ours = checkpoint::StoredOptimizer::of(*now.states().optimizer);
   if (state.optimizer.has_states_of(ours)) return;
+  if (state.optimizer.name == ours.name)
+    throw base::InputError(
+        base::text("{} holds the states {}, and this run has {}: a moving average begins with a run", checkpoint,
+                   fmt::join(state.optimizer.states, ", "), fmt::join(ours.states, ", ")),
+        base::text("{}; or begin a new run with its weights: $init-from, with another $output",
+                   now.ema > 0 ? base::text("leave $ema out") : base::text("give $ema as before")));
   throw base::InputError(
       base::text("{} holds the states of {} ({}), this run has $optimizer {} ({}): it cannot go on from there",
                  checkpoint, state.optimizer.name, fmt::join(state.optimizer.states, ", "), ours.name,

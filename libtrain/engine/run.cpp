@@ -95,6 +95,15 @@ std::string amounts_text(const RunSetup& setup) {
   return parts.empty() ? "" : fmt::format("{}\n", fmt::join(parts, ", "));
 }
 
+// What each parameter group sets, and how many parameters it matches.
+std::vector<std::string> group_texts(const RunSetup& setup) {
+  std::vector<std::string> texts;
+  if (setup.step.parameters.groups.empty()) return texts;
+  for (const auto& matched : matched_parameters(setup.step.parameters, setup.plan.model))
+    texts.push_back(base::text("$group {}", base::one_line(text_of(matched))));
+  return texts;
+}
+
 void warn_of_what_is_left_out(const RunSetup& setup) {
   for (const auto& each : setup.sets) {
     if (const auto set = data::set_around(each.folder); !set.empty())
@@ -221,6 +230,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       if (const auto ramp = ramp_line(setup, start); !ramp.empty()) note(ramp.substr(0, ramp.size() - 1));
       note(planned_reading(setup, start));
       if (const auto amounts = amounts_text(setup); !amounts.empty()) note(amounts.substr(0, amounts.size() - 1));
+      for (const auto& text : group_texts(setup)) note(text);
       if (config.validation_sequences > 0 && config.validate_every == 0)
         note(base::text("$validation-sequences has no effect without $validate-every"));
     }
@@ -306,8 +316,10 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
     if (traced.empty()) require_steps_to_trace(config, start.step);
     const RunWindows windows(setup);
     warn_of_what_is_left_out(setup);
+    std::string groups;
+    for (const auto& text : group_texts(setup)) groups += text + "\n";
     return decided + plan_text(setup.plan, config.output, sizes) + ramp_line(setup, start) +
-           planned_reading(setup, start) + "\n" + amounts_text(setup) + start_text(start, setup) +
+           planned_reading(setup, start) + "\n" + amounts_text(setup) + groups + start_text(start, setup) +
            rate_line(start, setup);
   });
 }

@@ -151,6 +151,7 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   wrong.attempt([&] { trace_steps(c.trace_steps); });
   wrong.attempt([&] { loss_scale_rule(c.loss_scale, c.dtype); });
   wrong.attempt([&] { outlier_rule(c.skip_outliers); });
+  wrong.attempt([&] { parameter_groups(c.groups); });
   if (c.profile_step && c.device == "cuda")
     wrong.add(base::text("$profile-step times kernels on a CPU: a call of a GPU kernel returns before the kernel ends"),
               base::text("$device cpu; for a GPU use $trace, or NVIDIA's profiler"));
@@ -320,6 +321,9 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.step.loss_scale = loss_scale_rule(c.loss_scale, s.plan.dtype);
   if (s.step.loss_scale.scales()) s.step.non_finite = NonFinitePolicy::skip;
   s.step.outliers = outlier_rule(c.skip_outliers);
+  s.step.average_decay = c.ema;
+  s.step.parameters = {parameter_groups(c.groups), c.layer_decay};
+  require_matches(s.step.parameters, s.plan.model);
   s.step.clip = c.clip, s.step.seed = c.seed, s.step.decay_embeddings = c.decay_embeddings == "on";
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   for (auto& set : s.sets) {

@@ -40,10 +40,12 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
                    "a loss scale of {}, and a step that overflows ends the run", settings.loss_scale.first);
   make_chunks();
   order_inputs();
-  for (auto& flat_group : r_.set.flat_groups)
+  for (auto& flat_group : r_.set.flat_groups) {
     for (auto& parameter : flat_group.parameters)
       if (settings.decay_embeddings && flat_group.part == plan::Part::input && parameter.shape.size() == 2)
         parameter.decay = true;  // a table; norms and biases have one dim
+    if (settings.parameters.any()) settings.parameters.apply(flat_group, r_.plan.model.layers);
+  }
   for (const auto& flat_group : plan::flat_groups_of_stages(r_.plan.model, r_.plan.stages))
     r_.context.flat_groups_of_stages.push_back(flat_group.flat_group);
   store_ = std::make_unique<params::ZeroStore>(r_.context);

@@ -7,6 +7,7 @@
 #include "libtrain/engine/loss_scale.h"
 #include "libtrain/engine/non_finite.h"
 #include "libtrain/engine/outlier_steps.h"
+#include "libtrain/engine/parameter_groups.h"
 #include "libtrain/engine/rank_runtime.h"
 #include "libtrain/engine/sequence_losses.h"
 #include "libtrain/engine/step_results.h"
@@ -37,6 +38,7 @@ struct StepSettings : params::OptimizerSettings {
   OutlierRule outliers;
   std::vector<plan::OffloadFolder> offload_folders = {};  // where states lie that the plan has on disk
   bool losses_of_sequences = false;                       // whether outcomes have them
+  ParameterRules parameters = {};
 
   bool may_skip() const { return non_finite == NonFinitePolicy::skip || outliers.skips(); }
 };

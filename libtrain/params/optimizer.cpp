@@ -52,25 +52,28 @@ OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
   bool joins = false;
   for (const auto& held : plan::held_ranges(c_.layout(u), begin, end)) {
     const auto& parameter = flat_group.parameters[held.parameter];
-    if (parameter.update.kind == plan::Update::Kind::even_load) {
-      out.even_load.push_back({{held.at, held.at + held.count}, &parameter});
+    if (parameter.update.kind != plan::Update::Kind::optimizer) {
+      if (parameter.update.kind == plan::Update::Kind::even_load)
+        out.even_load.push_back({{held.at, held.at + held.count}, &parameter});
       out.optimizer.back().all.end = held.at;
       out.optimizer.push_back({{held.at + held.count, end - begin}, {}});
       joins = false;
       continue;
     }
     out.parameters.push_back({{held.at, held.at + held.count}, held.parameter});
-    if (const bool of_matrices = matrices_ && plan::is_hidden_matrix(flat_group, parameter);
-        of_matrices != out.optimizer.back().of_matrices) {
+    const bool of_matrices = matrices_ && plan::is_hidden_matrix(flat_group, parameter);
+    if (const auto& last = out.optimizer.back(); of_matrices != last.of_matrices ||
+                                                 parameter.rate_scale != last.rate_scale ||
+                                                 parameter.weight_decay != last.weight_decay) {
       out.optimizer.back().all.end = held.at;
-      out.optimizer.push_back({{held.at, end - begin}, {}, of_matrices});
+      out.optimizer.push_back({{held.at, end - begin}, {}, of_matrices, parameter.rate_scale, parameter.weight_decay});
       joins = false;
     }
     auto& stretch = out.optimizer.back();
     const auto from = held.at - stretch.all.first;
-    if (parameter.decay && joins) stretch.decayed.back().end = from + held.count;
-    else if (parameter.decay) stretch.decayed.push_back({from, from + held.count});
-    joins = parameter.decay;
+    if (parameter.decays() && joins) stretch.decayed.back().end = from + held.count;
+    else if (parameter.decays()) stretch.decayed.push_back({from, from + held.count});
+    joins = parameter.decays();
   }
   return out;
 }
@@ -116,7 +119,7 @@ UpdatedRange OptimizerStates::updated(GradientReduction& gradients, Weights& wei
   };
   const auto gradient = part(Held::gradient), working = part(Held::parameter);
   updated_states_.clear();
-  for (std::size_t s = 0; s < base::at(states_, u).size(); ++s) updated_states_.push_back(part(Held::state, s));
+  for (std::size_t s = 0; s < kind().rule_states(); ++s) updated_states_.push_back(part(Held::state, s));
   UpdatedRange out{.gradient = gradient, .parameter = {}, .states = updated_states_, .working = {}};
   if (const auto master = tile.of(Held::master)) out.parameter = part_of(master, in_tile), out.working = working;
   else masters_.place(u, range, working, out);
@@ -137,8 +140,13 @@ void OptimizerStates::update(GradientReduction& gradients, Weights& weights, con
   } else {
     apply_elements(gradients, weights, rules);
   }
-  for (int u = 0; u < c_.flat_groups(); ++u)
-    if (!streams(u)) move_biases(gradients, weights, rules.numbers, tokens, all_of(u));
+  TRAINYARD_ASSERT(rules.average.has_value() == kind().averages, "an average of weights {} its state",
+                   kind().averages ? "without a rule for" : "without");
+  for (int u = 0; u < c_.flat_groups(); ++u) {
+    if (streams(u)) continue;
+    move_biases(gradients, weights, rules.numbers, tokens, all_of(u));
+    move_average(gradients, weights, rules, all_of(u));
+  }
   if (c_.offloaded != nullptr) update_by_tiles(gradients, weights, rules, tokens);
   if (!whole()) weights.shards_changed();
 }
@@ -150,12 +158,14 @@ void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weig
 
 void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
                                      const Tile& tile) {
-  for (const auto& [all, decayed, is_of_matrices] : base::at(ranges_, tile.flat_group).optimizer) {
+  for (const auto& stretch : base::at(ranges_, tile.flat_group).optimizer) {
+    const auto& [all, decayed, is_of_matrices, rate_scale, weight_decay] = stretch;
     const auto part = overlap(all, tile.range);
     if (part.first >= part.end) continue;
     auto range = updated(gradients, weights, tile.flat_group, part, tile);
     if (is_of_matrices) range.states = {};  // prepare() updated the momentum
-    const auto& rule = is_of_matrices ? UpdateRule(*rules.matrices) : *rules.elements;
+    const auto rule =
+        of_parameter(is_of_matrices ? UpdateRule(*rules.matrices) : *rules.elements, rate_scale, weight_decay);
     if (part.first == all.first && part.end == all.end) {
       apply(exec_of(tile), rule, range, decayed);
       continue;
@@ -180,6 +190,7 @@ void OptimizerStates::update_by_tiles(GradientReduction& gradients, Weights& wei
   const auto update = [&](const Tile& tile) {
     apply_elements(gradients, weights, here, tile);
     move_biases(gradients, weights, here.numbers, tokens, tile);
+    move_average(gradients, weights, here, tile);
     if (const auto working = tile.of(plan::Held::parameter); working && masters_.beside_working())
       kernels::cast(exec_of(tile), updated(gradients, weights, tile.flat_group, tile.range, tile).parameter, working);
   };
@@ -204,21 +215,34 @@ void OptimizerStates::move_biases(GradientReduction& gradients, Weights& weights
   }
 }
 
+void OptimizerStates::move_average(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
+                                   const Tile& tile) {
+  if (!rules.average) return;
+  const auto state = kind().rule_states();
+  const auto read = tile.of(plan::Held::state, state);
+  const auto average =
+      read ? read : part_of(in_memory(gradients, weights, tile.flat_group, plan::Held::state, state), tile.range);
+  const auto weight = updated(gradients, weights, tile.flat_group, tile.range, tile).parameter;
+  kernels::update(exec_of(tile), {.rule = *rules.average, .gradient = weight, .parameter = average});
+}
+
 void OptimizerStates::apply_with_ratios(GradientReduction& gradients, Weights& weights, const kernels::Lamb& rule) {
   norms_->begin();
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& counted : norms_->counted(u)) {
       const auto part = updated(gradients, weights, u, counted_range(u, counted));
-      norms_->add(rule, u, counted, {part.parameter, part.states});
+      const auto& p = c_.flat_group(u).parameters[counted.parameter];
+      norms_->add(of_parameter(rule, p.rate_scale, p.weight_decay), u, counted, {part.parameter, part.states});
     }
   norms_->agree();
   norms_->make_ratios();
   for (int u = 0; u < c_.flat_groups(); ++u)
     for (const auto& [all, parameter] : base::at(ranges_, u).parameters) {
-      auto with_ratio = rule;
+      const auto& p = c_.flat_group(u).parameters[parameter];
+      auto with_ratio = of_parameter(rule, p.rate_scale, p.weight_decay);
       with_ratio.rate_factor = norms_->ratio(u, parameter);
       const kernels::Range elements{0, all.end - all.first};
-      const auto decayed = std::span(&elements, c_.flat_group(u).parameters[parameter].decay ? 1 : 0);
+      const auto decayed = std::span(&elements, p.decays() ? 1 : 0);
       apply(c_.compute, with_ratio, updated(gradients, weights, u, all), decayed);
     }
 }
@@ -246,13 +270,13 @@ void OptimizerStates::apply_factored(GradientReduction& gradients, Weights& weig
     for (const auto& of : base::at(ranges_, u).parameters)
       visit(u, of.parameter, of.all, [&](const auto& part, const UpdatedRange& elements) {
         const auto& p = c_.flat_group(u).parameters[of.parameter];
-        kernels::adafactor_update(c_.compute, {.rule = rule,
+        kernels::adafactor_update(c_.compute, {.rule = of_parameter(rule, p.rate_scale, p.weight_decay),
                                                .part = part,
                                                .parameter = elements.parameter,
                                                .working = elements.working,
                                                .squares = norms_->squares(u, of.parameter),
                                                .count = p.count(),
-                                               .decays = p.decay});
+                                               .decays = p.decays()});
       });
 }
 

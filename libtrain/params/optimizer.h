@@ -65,6 +65,8 @@ class OptimizerStates {
     kernels::Range all;
     std::vector<kernels::Range> decayed;
     bool of_matrices = false;
+    double rate_scale = 1;                    // plan::Parameter, of all its parameters
+    std::optional<double> weight_decay = {};  // likewise
   };
   // A part of a bias that moves towards an even load (auxiliary-loss-free load balancing).
   struct Biases {
@@ -94,6 +96,8 @@ class OptimizerStates {
   void update_by_tiles(GradientReduction& gradients, Weights& weights, const UpdateRules& rules, std::int64_t tokens);
   void move_biases(GradientReduction& gradients, Weights& weights, const kernels::StepNumbers* numbers,
                    std::int64_t tokens, const Tile& tile);
+  // Of the weights as the update left them. Does nothing without a rule.
+  void move_average(GradientReduction& gradients, Weights& weights, const UpdateRules& rules, const Tile& tile);
   // What is updated by tiles is updated in the background.
   tensor::Exec& exec_of(const Tile& tile) { return tile.plan == nullptr ? c_.compute : c_.offloaded->updates(); }
   bool streams(int flat_group) const { return c_.offloaded != nullptr && c_.offloaded->plan().streams(flat_group); }

@@ -44,7 +44,7 @@ void ParameterNorms::add(const kernels::Lamb& rule, int flat_group, const Counte
                                            .parameter = part.parameter,
                                            .m = part.states[0],
                                            .v = part.states[1],
-                                           .decays = c_.flat_group(flat_group).parameters[counted.parameter].decay,
+                                           .decays = c_.flat_group(flat_group).parameters[counted.parameter].decays(),
                                            .squares = squares(flat_group, counted.parameter)});
 }
 

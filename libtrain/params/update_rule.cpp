@@ -83,10 +83,22 @@ const kernels::StepNumbers* numbers_of(const UpdateRule& rule) {
   return std::visit([](const kernels::UpdateStep& step) { return step.numbers; }, rule);
 }
 
+namespace {
+
+std::optional<kernels::Average> average_rule(double decay, const kernels::StepNumbers* numbers) {
+  if (decay == 0) return {};
+  kernels::Average rule;
+  rule.learning_rate = static_cast<float>(1 - decay), rule.numbers = numbers;
+  return rule;
+}
+
+}  // namespace
+
 UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& s, double learning_rate,
                          std::int64_t step, const kernels::StepNumbers* numbers) {
   if (optimizer == "adafactor") {
     UpdateRules rules;
+    rules.average = average_rule(s.average_decay, numbers);
     rules.numbers = numbers;
     rules.factored.emplace(kernels::Adafactor{.learning_rate = static_cast<float>(learning_rate),
                                               .weight_decay = static_cast<float>(s.weight_decay),
@@ -98,6 +110,7 @@ UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& 
   }
   UpdateRules rules(update_rule(optimizer, s, learning_rate, step, numbers));
   rules.matrices = matrix_rule(optimizer, s, *rules.elements);
+  rules.average = average_rule(s.average_decay, numbers);
   return rules;
 }
 
@@ -106,7 +119,14 @@ UpdateRules with_numbers(UpdateRules rules, const kernels::StepNumbers* numbers)
   if (rules.elements) step_of(*rules.elements).numbers = numbers;
   if (rules.matrices) rules.matrices->numbers = numbers;
   if (rules.factored) rules.factored->numbers = numbers;
+  if (rules.average) rules.average->numbers = numbers;
   return rules;
+}
+
+UpdateRule of_parameter(UpdateRule rule, double rate_scale, std::optional<double> weight_decay) {
+  auto& step = step_of(rule);
+  step = of_parameter(step, rate_scale, weight_decay);
+  return rule;
 }
 
 void apply(tensor::Exec& exec, const UpdateRule& rule, const UpdatedRange& range,

@@ -19,6 +19,7 @@ struct OptimizerSettings {
   bool nesterov = false;
   double beta2_decay = 0.8;
   bool scale_parameter = true;
+  double average_decay = 0;  // of the moving average, if there is one
 };
 
 using kernels::UpdateRule;
@@ -36,6 +37,7 @@ struct UpdateRules {
   std::optional<kernels::Muon> matrices = {};       // of hidden matrices
   std::optional<kernels::Adafactor> factored = {};  // of all parameters, by states of rows and columns
   const kernels::StepNumbers* numbers = nullptr;
+  std::optional<kernels::Average> average = {};  // of all weights, after their update
 
   UpdateRules() = default;
   // Of an element-wise optimizer.
@@ -49,6 +51,14 @@ UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& 
 
 // The same rules, with the numbers of the step in other memory.
 UpdateRules with_numbers(UpdateRules rules, const kernels::StepNumbers* numbers);
+
+// The same rule for a parameter with its own rate and weight decay (plan::Parameter).
+template <class Rule> Rule of_parameter(Rule rule, double rate_scale, std::optional<double> weight_decay) {
+  rule.learning_rate = static_cast<float>(static_cast<double>(rule.learning_rate) * rate_scale);
+  if (weight_decay) rule.weight_decay = static_cast<float>(*weight_decay);
+  return rule;
+}
+UpdateRule of_parameter(UpdateRule rule, double rate_scale, std::optional<double> weight_decay);
 
 // A range of a flat group. All views have the same elements: `parameter` and `gradient` are f32; `states`, in the order
 // of plan::OptimizerKind::states, are all f32 or all bf16. `working` is the rounded copy of a narrow working dtype,

@@ -91,6 +91,10 @@ std::vector<Problem> range_problems(const Plan& p) {
   if (base::is_narrow(p.moment_dtype) && optimizer_kind(p.optimizer).has_factored_states())
     out.push_back({base::text("$optimizer {} keeps its states in f32", p.optimizer),
                    base::text("$moment-dtype f32, or another $optimizer")});
+  if (p.ema > 0 && base::is_narrow(p.moment_dtype))
+    out.push_back(
+        {base::text("$ema {} with $moment-dtype bf16: an average in bf16 could not follow the weights", p.ema),
+         base::text("$moment-dtype f32, or leave $ema out")});
   return out;
 }
 

@@ -19,6 +19,9 @@ void master_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back(
         {base::text("$optimizer {} takes norms of f32 masters, and $master remainder keeps none", p.optimizer),
          base::text("$master f32, or another $optimizer")});
+  if (p.ema > 0)
+    out.push_back({base::text("$ema {} averages f32 masters, and $master remainder keeps none", p.ema),
+                   base::text("$master f32, or leave $ema out")});
 }
 
 }  // namespace trainyard::plan

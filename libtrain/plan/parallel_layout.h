@@ -52,6 +52,7 @@ struct ParallelLayout {
   // reduce at once; of_a_node: as above.
   int reduction_ranks_per_node = 1;
   static constexpr int of_a_node = -1;
+  double ema = 0;  // decay of a moving average of the weights; 0: there is none
 };
 
 // Names, help texts with units, and ranges.

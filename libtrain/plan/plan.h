@@ -90,7 +90,7 @@ struct Plan : ParallelLayout {
             batch(),
             gathered_layers,
             topology,
-            &optimizer_kind(optimizer, moment_dtype),
+            &optimizer_kind(optimizer, moment_dtype, ema > 0),
             master,
             offload,
             breadth_first(batch()),

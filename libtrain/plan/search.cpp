@@ -385,7 +385,7 @@ const std::vector<SearchSetting>& search_settings() {
 
 bool needs_textbook_states(const Plan& plan, const SearchSpace& space) {
   return !space.offload && !plan.offload.any() && plan.optimizer == default_optimizer &&
-         plan.moment_dtype == base::DType::f32 && plan.master == MasterFormat::f32;
+         plan.moment_dtype == base::DType::f32 && plan.ema == 0 && plan.master == MasterFormat::f32;
 }
 
 SearchResult search(const Plan& plan, const SearchSpace& space, StepTimer& timer, const SearchLimits& limits,

@@ -223,6 +223,26 @@ TEST(GpuUpdate, SgdGivesTheBitsOfTheCpu) {
         Same::bits, {DType::f32, DType::bf16, DType::f16});
 }
 
+TEST(GpuUpdate, AMovingAverageGivesTheBitsOfTheCpu) {
+  for (const int finite : {1, 0})
+    compare(
+        [&](Place& place, DType) {
+          MatrixBuffer average(DType::f32, 1, 1000), weight(DType::f32, 1, 1000);
+          average.fill(1), weight.fill(2);
+          kernels::StepNumbers n;
+          n.gradient_scale = 0.37f, n.finite = finite;
+          std::vector<kernels::StepNumbers> numbers{n};
+          kernels::Average rule;
+          rule.learning_rate = 1e-2f, rule.numbers = place.raw(numbers);
+          const auto before = average.bytes;
+          kernels::update(place.exec(), {.rule = rule, .gradient = place(weight), .parameter = place(average)});
+          place.fetch();
+          EXPECT_EQ(average.bytes == before, finite == 0);
+          return Outputs{average};
+        },
+        Same::bits, {DType::f32});
+}
+
 TEST(GpuUpdate, MuonGivesTheBitsOfTheCpu) {
   for (const bool nesterov : {false, true})
     for (const int finite : {1, 0})

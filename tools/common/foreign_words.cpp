@@ -239,13 +239,13 @@ std::string programs_with(const std::string& word) {
       "gathered-layers "
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
       "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "
-      "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype master offload "
+      "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype ema master offload "
       "gradient-sums accumulation-order ";
   constexpr std::string_view of_train =
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
       "beta2 beta2-decay epsilon momentum nesterov scale-parameter weight-decay decay-embeddings clip loss-scale "
-      "skip-outliers steps seed data-temperature max-epochs answers-only document-mask objective mask-rate mask-words "
-      "communicator "
+      "skip-outliers group layer-decay steps seed data-temperature max-epochs answers-only document-mask objective "
+      "mask-rate mask-words communicator "
       "offload-dir memory-limit "
       "host-memory machine "
       "output "

@@ -10,6 +10,7 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/removed.h"
+#include "libtrain/engine/parameter_groups.h"
 #include "libtrain/engine/report.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
@@ -56,6 +57,17 @@ std::vector<std::string> names_of_states(const checkpoint::StoredOptimizer& opti
   return names;
 }
 
+// The parameter groups of the run, and how many parameters each matches. A text that no run wrote has none.
+std::vector<engine::MatchedParameters> groups_of(const checkpoint::RunState& s) {
+  const auto text = s.identity.is_object() ? s.identity.value("group", json()) : json();
+  if (!text.is_string()) return {};
+  try {
+    return engine::matched_parameters({engine::parameter_groups(text.get<std::string>()), 1}, s.model);
+  } catch (const base::UsageError&) {
+    return {};
+  }
+}
+
 std::string heading(const checkpoint::Reader& reader, const Options& options) {
   const auto& s = reader.state();
   const auto& m = s.model;
@@ -97,6 +109,10 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
                            ? ""
                            : fmt::format(", {} skipped just now", base::counted(window.skips_in_a_row, "step")));
   }
+  for (const auto& matched : groups_of(s))
+    out += fmt::format("  group       {}\n", base::one_line(engine::text_of(matched)));
+  if (const auto decay = s.identity.is_object() ? s.identity.value("layer_decay", json()) : json(); decay.is_number())
+    out += fmt::format("  layer decay {} from layer to layer\n", decay.get<double>());
   out += fmt::format("  seed        {}\n", s.seed);
   out +=
       fmt::format("  written by  {} {}{}, on {} ({})\n", reader.manifest().ranks,

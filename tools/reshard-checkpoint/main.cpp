@@ -40,6 +40,7 @@ constexpr const char* examples =
     "  reshard-checkpoint run weights --only model --dtype bf16\n"
     "  reshard-checkpoint --diff whole eight\n"
     "  reshard-checkpoint --average whole eight mean --json\n"
+    "  reshard-checkpoint --ema run2 smooth\n"
     "  reshard-checkpoint --verify mean\n";
 
 struct Settings {
@@ -48,7 +49,7 @@ struct Settings {
   int threads = 0;
   std::string partition, plan, dtype, only, memory = "256MiB", progress = "auto";
   std::optional<double> tolerance;
-  bool consolidate = false, average = false, diff = false, verify = false, force = false, json = false;
+  bool consolidate = false, average = false, ema = false, diff = false, verify = false, force = false, json = false;
 };
 
 void add_options(CLI::App& app, Settings& s) {
@@ -60,6 +61,9 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_flag("--average", s.average,
                "write the mean of the inputs' weights, added in f64; all else, optimizer states too, comes from the "
                "last input")
+      ->group("Work");
+  app.add_flag("--ema", s.ema,
+               "write the moving average of the weights that a run with train --ema keeps, as weights alone")
       ->group("Work");
   app.add_flag("--diff", s.diff,
                "compare tensor by tensor: largest absolute and relative difference, where it is, cosine; exit 5 if any "
@@ -127,7 +131,8 @@ void add_options(CLI::App& app, Settings& s) {
 void require_apart(const CLI::App& app) {
   using Names = std::vector<const char*>;
   const std::vector<std::pair<Names, Names>> apart{
-      {{"--average"}, {"--diff", "--verify"}},
+      {{"--average"}, {"--ema", "--diff", "--verify"}},
+      {{"--ema"}, {"--diff", "--verify"}},
       {{"--diff"}, {"--verify"}},
       {{"--diff", "--verify"},
        {"--data-parallel", "--tensor-parallel", "--expert-parallel", "--pipeline-parallel", "--partition", "--zero",
@@ -244,6 +249,7 @@ base::ExitCode make(const Settings& s, const Sources& sources) {
   checkpoint::require_free_destination(base::without_slashes(made.output), o.existing, made.sources);
   warn_of(layout, *read.back());
   made.result = s.average ? checkpoint::average(read, made.output, layout, o)
+                : s.ema   ? checkpoint::moving_average(*read.back(), made.output, layout, o)
                           : checkpoint::reshard(*read.back(), made.output, layout, o);
   made.seconds = base::steady_seconds() - start;
   if (s.json) {

@@ -39,7 +39,7 @@ constexpr const char* examples =
     "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8\n"
     "  train --evaluate run --evaluate-sequences 16\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 "
-    "--zero 3 --save-every 20\n"
+    "--zero 3 --save-every 20 --ema 0.9\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run3 --steps 20 --global-batch 8 --micro-batch 2 "
     "--tensor-parallel 2 --sequence-parallel\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run4 --steps 20 --global-batch 8 --pipeline-parallel 2 "

@@ -30,8 +30,9 @@ struct ShardedDim {
 // algorithm 1). Experts chosen less often than all experts on average get `rate` more, and experts chosen more often
 // get `rate` less. In place of a gradient, the number of choices of each expert is added up, in whole numbers. These
 // counts are part of no norm, and no state of the optimizer is used.
+// frozen: nothing. It is in no norm either.
 struct Update {
-  enum class Kind { optimizer, even_load } kind = Kind::optimizer;
+  enum class Kind { optimizer, even_load, frozen } kind = Kind::optimizer;
   double rate = 0;
   std::int64_t choices = 0;  // experts that a token chooses
   bool operator==(const Update&) const = default;
@@ -46,6 +47,11 @@ struct Parameter {
   bool decay = true;                       // whether weight decay applies (not to biases, norms, embeddings)
   std::optional<ShardedDim> sharded = {};  // none: whole on every rank
   Update update = {};
+  // What the optimizer of the run does otherwise with it: a factor of the learning rate, and its own weight decay,
+  // which applies whatever `decay` says.
+  double rate_scale = 1;
+  std::optional<double> weight_decay = {};
+  bool decays() const { return weight_decay ? *weight_decay > 0 : decay; }
   std::int64_t count() const;
   std::int64_t stored_count() const;
   bool operator==(const Parameter&) const = default;

@@ -19,6 +19,7 @@ namespace {
 
 struct Registered {
   OptimizerKind f32, bf16;  // the dtype of the states
+  OptimizerKind averaged;   // f32, with a moving average
 };
 using Optimizers = std::map<std::string, std::unique_ptr<Registered>>;
 
@@ -29,8 +30,12 @@ constexpr auto rows = OptimizerState::Shape::rows, columns = OptimizerState::Sha
 void put(Optimizers& all, const OptimizerKind& kind) {
   auto& place = all[kind.name];
   if (place == nullptr) place = std::make_unique<Registered>();  // references to a kind stay valid
-  *place = {kind, kind};
+  *place = {kind, kind, kind};
   for (auto& state : place->bf16.states) state.dtype = base::DType::bf16;
+  auto& averaged = place->averaged;
+  averaged.states.insert(averaged.states.begin() + static_cast<std::ptrdiff_t>(kind.element_states()),
+                         OptimizerState{average_state});
+  averaged.averages = true, averaged.flops += 3;
 }
 
 // The list of the library. Their kernels are in kernels/update.
@@ -80,7 +85,7 @@ base::DType OptimizerKind::state_dtype() const { return states.empty() ? base::D
 
 std::int64_t OptimizerKind::update_bytes() const {
   constexpr auto number = base::size_of(base::DType::f32);
-  const std::int64_t once = 3 * number + 2 * state_bytes();
+  const std::int64_t once = 3 * number + 2 * state_bytes() + (averages ? number : 0);
   if (collective == factored_moments) return once + 4 * number;
   return collective == parameter_norms ? once + number + 2 * state_bytes() : once;
 }
@@ -102,10 +107,10 @@ void register_optimizer(const OptimizerKind& kind) {
                            "letters, digits and '_'");
   for (auto state = kind.states.begin(); state != kind.states.end(); ++state) {
     const bool twice = std::any_of(kind.states.begin(), state, [&](const auto& s) { return s.name == state->name; });
-    if (!is_state_name(state->name) || twice)
+    if (!is_state_name(state->name) || twice || state->name == average_state)
       throw base::UsageError(
           fmt::format("'{}' cannot be the name of a state of '{}'", base::one_line(state->name), kind.name),
-          "letters, digits and '_'; each once, and not 'master'");
+          fmt::format("letters, digits and '_'; each once, and neither 'master' nor '{}'", average_state));
     TRAINYARD_ASSERT(state->shape != OptimizerState::Shape::parameter ||
                          std::all_of(kind.states.begin(), state,
                                      [](const auto& s) { return s.shape == OptimizerState::Shape::parameter; }),
@@ -118,9 +123,10 @@ void register_optimizer(const OptimizerKind& kind) {
   put(optimizers(), kind);
 }
 
-const OptimizerKind& optimizer_kind(const std::string& name, base::DType states) {
+const OptimizerKind& optimizer_kind(const std::string& name, base::DType states, bool averages) {
   const auto found = optimizers().find(name);
   TRAINYARD_ASSERT(states == base::DType::f32 || states == base::DType::bf16, "states in {}", base::name_of(states));
+  if (found != optimizers().end() && averages) return found->second->averaged;
   if (found != optimizers().end()) return states == base::DType::bf16 ? found->second->bf16 : found->second->f32;
   throw base::UsageError(fmt::format("no optimizer is called '{}'; there are {}", base::one_line(name),
                                      fmt::join(optimizer_names(), ", ")),

@@ -37,17 +37,22 @@ struct OptimizerKind {
   // above. States of rows and columns need it.
   enum class Collective { none, parameter_norms, whole_matrices, factored_moments } collective = Collective::none;
   double flops = 0;  // f32 operations of an update, for each element
+  // Whether its last state of elements is a moving average of the weights, whatever the optimizer does
+  // (kernels/update/average.h). Only optimizer_kind makes such kinds.
+  bool averages = false;
 
   std::int64_t state_bytes() const;    // for each element of a parameter, without states of rows and columns
   base::DType state_dtype() const;     // of all states; f32 without any
   std::size_t element_states() const;  // how many have the shape of their parameter; these are the first of `states`
+  std::size_t rule_states() const { return element_states() - (averages ? 1 : 0); }  // those that the update itself has
   bool has_factored_states() const { return element_states() < states.size(); }
   bool has_parameter_norms() const {
     return collective == Collective::parameter_norms || collective == Collective::factored_moments;
   }
   // Bytes that an update reads and writes for each element of f32 weights: weight, gradient and states are read, weight
   // and states are written. Norms of parameters take two more passes: weight and states are read in each. Sums of rows
-  // and of columns take a pass each over the gradient, and norms another one over gradient and weight.
+  // and of columns take a pass each over the gradient, and norms another one over gradient and weight. A moving average
+  // reads the weight once more.
   std::int64_t update_bytes() const;
   bool reads(const std::string& setting) const;
 };
@@ -63,8 +68,10 @@ inline constexpr double most_decay_of_bf16_states = 1 - 1.0 / 256;
 // that is not built. Not thread-safe: register before anything is planned.
 void register_optimizer(const OptimizerKind& kind);
 // UsageError that names the nearest known kind. `states`: f32, or bf16 for states that are rounded to it after every
-// update.
-const OptimizerKind& optimizer_kind(const std::string& name, base::DType states = base::DType::f32);
+// update. With an average the states are f32, and average_state is one of them.
+const OptimizerKind& optimizer_kind(const std::string& name, base::DType states = base::DType::f32,
+                                    bool averages = false);
+inline constexpr const char* average_state = "ema";
 std::vector<std::string> optimizer_names();  // sorted
 // Does any optimizer read this setting? Others belong to every run.
 bool is_of_an_optimizer(const std::string& setting);
