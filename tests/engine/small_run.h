@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/base/atomic_file.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/comm/threads.h"
@@ -13,6 +14,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,16 @@ struct ParallelLayout {
   int zero_group = 0;
   int reduction_node = 1;  // ranks that add gradients before nodes do
 };
+
+// What an error of `work` says, and its hint.
+inline std::string refusal_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const base::Error& e) {
+    return std::string(e.what()) + " | " + e.hint();
+  }
+  return "not refused";
+}
 
 class SmallRun {
  public:
