@@ -226,9 +226,9 @@ void train_merges(DocumentSource& source, const TokenizerPlan& plan, const Train
     throw base::InputError(
         fmt::format("the text has too little for a vocabulary of {}: it gives {} tokens, and then every word is one",
                     plan.vocabulary, trained.tokens.size()),
-        base::text("give more text{}, or $train-tokenizer with {} or fewer",
+        base::text("give more text{}, or $train-tokenizer {}:{}",
                    out.sample_bytes < out.text_bytes ? base::text(", a larger $tokenizer-sample") : std::string(),
-                   trained.tokens.size()));
+                   name_of(plan.kind), trained.tokens.size()));
   out.model = bpe::tokenizer_json(
       trained, std::ssize(plan.special),
       plan.kind == TokenizerKind::bpe_gpt2 ? bpe::Scanner::Rules::gpt2 : bpe::Scanner::Rules::llama3);

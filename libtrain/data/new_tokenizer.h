@@ -33,6 +33,7 @@ bool has_special(const TokenizerPlan& plan, const std::string& token);
 
 // The sample that a kind uses where none is given.
 std::int64_t usual_sample(TokenizerKind kind);
+std::string name_of(TokenizerKind kind);       // "bpe"
 const char* file_name_of(TokenizerKind kind);  // "tokenizer.json", or "tokenizer.model"
 
 struct TrainingText {

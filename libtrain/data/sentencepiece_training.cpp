@@ -80,13 +80,13 @@ std::optional<std::int64_t> number_behind(const std::string& message, const std:
   if (const auto most = number_behind(message, "value <= "))
     throw base::InputError(fmt::format("the text has too little for a vocabulary of {}: SentencePiece finds {} tokens",
                                        plan.vocabulary, *most),
-                           base::text("give more text, or $train-tokenizer with {} or fewer", *most));
+                           base::text("give more text, or $train-tokenizer {}:{}", name_of(plan.kind), *most));
   if (const auto least = number_behind(message, fmt::format("{} vs ", plan.vocabulary)))
     throw base::InputError(
         fmt::format("a vocabulary of {} is too small: the bytes, the special tokens and the characters of the text "
                     "are {}",
                     plan.vocabulary, *least),
-        base::text("$train-tokenizer with more than {}", *least));
+        base::text("$train-tokenizer {}:{}", name_of(plan.kind), *least + 1));
   throw base::InputError(fmt::format("SentencePiece cannot train on this text: {}", message),
                          base::text("another vocabulary, or $train-tokenizer bpe:N, which takes any text"));
 }

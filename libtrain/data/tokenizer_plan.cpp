@@ -79,6 +79,11 @@ std::int64_t usual_sample(TokenizerKind kind) {
   return std::int64_t{kind == TokenizerKind::bpe || kind == TokenizerKind::bpe_gpt2 ? 1024 : 128} << 20;
 }
 
+std::string name_of(TokenizerKind kind) {
+  const auto* found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.kind == kind; });
+  return std::string(found->name);
+}
+
 const char* file_name_of(TokenizerKind kind) {
   return kind == TokenizerKind::bpe || kind == TokenizerKind::bpe_gpt2 ? "tokenizer.json" : "tokenizer.model";
 }

@@ -11,7 +11,6 @@
 #include <array>
 #include <limits>
 #include <numeric>
-#include <queue>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -98,7 +97,6 @@ class MergeTrainer {
       merge(top);
       if (options_.progress && ++turn % often == 0) options_.progress(std::ssize(out_.tokens));
     }
-    finish();
     return std::move(out_);
   }
 
@@ -146,7 +144,6 @@ class MergeTrainer {
     std::sort(bytes.begin(), bytes.end(), [&](auto a, auto b) { return code_point(a) < code_point(b); });
     for (const auto byte : bytes) {
       of_byte_[byte] = static_cast<std::int32_t>(out_.tokens.size());
-      ids_.emplace(std::string(1, static_cast<char>(byte)), of_byte_[byte]);
       out_.tokens.emplace_back(1, static_cast<char>(byte));
     }
   }
@@ -181,13 +178,13 @@ class MergeTrainer {
     for (const auto& [key, list] : list_of) push({counts_[key], key, list});
   }
 
-  // The token of the pair: a new one, or one that another pair made before. -1: a special token has this text.
+  // The new token of the pair. No other pair makes its text: no merge crosses the ends of such a text before it is one
+  // token, so it was merged in one way wherever it stands. -1: a special token has this text.
   std::int32_t token_of(std::int32_t left, std::int32_t right) {
     auto text = base::at(out_.tokens, left) + base::at(out_.tokens, right);
     if (special_.contains(text)) return -1;
-    const auto [found, is_new] = ids_.try_emplace(text, static_cast<std::int32_t>(out_.tokens.size()));
-    if (is_new) out_.tokens.push_back(std::move(text));
-    return found->second;
+    out_.tokens.push_back(std::move(text));
+    return static_cast<std::int32_t>(out_.tokens.size()) - 1;
   }
 
   void merge(const Entry& entry) {
@@ -246,22 +243,11 @@ class MergeTrainer {
     if (auto& words = lists_[list]; words.empty() || words.back() != w) words.push_back(w);
   }
 
-  // Of equal merges the last one counts, as in `tokenizers`.
-  void finish() {
-    std::unordered_set<std::uint64_t> seen;
-    auto& merges = out_.merges;
-    auto kept = merges.end();
-    for (auto at = merges.end(); at != merges.begin();)
-      if (--at; seen.insert(key_of(at->left, at->right)).second) *--kept = *at;
-    merges.erase(merges.begin(), kept);
-  }
-
   static constexpr std::size_t none = ~std::size_t{0};
   const TrainerOptions& options_;
   Training out_;
   std::array<std::int32_t, 256> of_byte_{};
   std::unordered_set<std::string> special_;
-  std::unordered_map<std::string, std::int32_t> ids_;  // of bytes and merges
   WordTable table_;
   PairCounts counts_;
   std::vector<WordList> lists_;

@@ -26,8 +26,8 @@ struct Training {
 
 // The most frequent pair of neighbours becomes a token, and again, until the vocabulary is full or no word has two
 // tokens. Of equally frequent pairs the one with the smaller left id is first, then the one with the smaller right id.
-// So the result depends on the counts alone. It equals that of BpeTrainer in the package `tokenizers`, to the merges of
-// a token that two pairs make. Exception: no merge makes the text of a special token.
+// So the result depends on the counts alone. It equals that of BpeTrainer in the package `tokenizers`. Exception: no
+// merge makes the text of a special token.
 // Memory: 12 to 20 bytes for each byte of the different words.
 Training train(const WordCounts& words, const TrainerOptions& options);
 
