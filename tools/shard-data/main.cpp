@@ -108,7 +108,9 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")
       ->check(in_range(base::Range<double>{0, 1}))
       ->group("Input");
-  app.add_option("--output", s.output, "folder of the shard set")->group("Output")->type_name("DIR");
+  app.add_option("--output", s.output, "folder of the shard set; required, unless --output-tokenizer is given")
+      ->group("Output")
+      ->type_name("DIR");
   app.add_option(
          "--tokenizer", s.tokenizer,
          "bytes, or the path of a SentencePiece model or of a tokenizer.json; a published model has its "
