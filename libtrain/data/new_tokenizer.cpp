@@ -43,6 +43,23 @@ struct Gathered {
   std::int64_t documents = 0, text_bytes = 0;
 };
 
+// Calls part(text) for each text of a conversation: the contents, and what the template adds, without its tokens.
+void for_each_text(const ChatTemplate& chat, std::span<const ChatMessage> messages,
+                   const std::function<void(std::string_view)>& part) {
+  for (const auto& message : messages) {
+    for_each_part(chat, message.role->prefix, part, [](const auto&) {});
+    part(message.content);
+    for_each_part(chat, message.role->suffix, part, [](const auto&) {});
+  }
+}
+
+// What equal conversations have in common.
+std::string key_of_conversation(std::span<const ChatMessage> messages) {
+  std::string key;
+  for (const auto& m : messages) key.append(m.role->name).append(1, '\n').append(m.content).append(1, '\n');
+  return key;
+}
+
 class WordGatherer {
  public:
   WordGatherer(const DocumentSource& source, TokenizerKind kind, bool deduplicate, const TextSample& sample)
@@ -75,19 +92,15 @@ class WordGatherer {
     }
   }
   void conversation(std::span<const ChatMessage> messages, Gathered& to) {
-    std::string all;
-    for (const auto& m : messages) all.append(m.role->name).append(1, '\n').append(m.content).append(1, '\n');
-    if (!is_new(all)) return;
-    note_document(all.size(), to);
-    const auto level = sample_.level_of(all);
+    const auto key = key_of_conversation(messages);
+    if (!is_new(key)) return;
+    std::size_t bytes = 0;
+    for_each_text(*chat_, messages, [&](std::string_view text) { bytes += text.size(); });
+    note_document(bytes, to);
+    const auto level = sample_.level_of(key);
     if (level < sample_.lowest()) return;
-    to.bytes[base::size(level)] += std::ssize(all);
-    const auto part = [&](std::string_view text) { count(text, level, to); };
-    for (const auto& m : messages) {
-      for_each_part(*chat_, m.role->prefix, part, [](const auto&) {});
-      part(m.content);
-      for_each_part(*chat_, m.role->suffix, part, [](const auto&) {});
-    }
+    to.bytes[base::size(level)] += static_cast<std::int64_t>(bytes);
+    for_each_text(*chat_, messages, [&](std::string_view text) { count(text, level, to); });
   }
 
  private:
@@ -119,35 +132,26 @@ class SentenceGatherer {
       : chat_(source.options().chat.get()), sample_(sample) {}
 
   void document(std::string_view text, Gathered& to) const {
-    begin(text, to);
-    while (!text.empty()) {
-      const auto sentence = first_sentence(text);
-      add(sentence, sample_.level_of(sentence), to);
-      text.remove_prefix(sentence.size());
-    }
+    to.sentences.push_back({hash_of_text(text), std::ssize(text), {}});
+    for_each_sentence(text, [&](std::string_view sentence) { add(sentence, sample_.level_of(sentence), to); });
   }
   void conversation(std::span<const ChatMessage> messages, Gathered& to) const {
-    std::string all;
-    for (const auto& m : messages) all.append(m.role->name).append(1, '\n').append(m.content).append(1, '\n');
-    begin(all, to);
-    const auto level = sample_.level_of(all);
-    const auto part = [&](std::string_view text) {
-      while (!text.empty()) {
-        const auto sentence = first_sentence(text);
-        add(sentence, level, to);
-        text.remove_prefix(sentence.size());
-      }
-    };
-    for (const auto& m : messages) {
-      for_each_part(*chat_, m.role->prefix, part, [](const auto&) {});
-      part(m.content);
-      for_each_part(*chat_, m.role->suffix, part, [](const auto&) {});
-    }
+    const auto key = key_of_conversation(messages);
+    const auto level = sample_.level_of(key);
+    to.sentences.push_back({hash_of_text(key), 0, {}});
+    for_each_text(*chat_, messages, [&](std::string_view text) {
+      to.sentences.back().text_bytes += std::ssize(text);
+      for_each_sentence(text, [&](std::string_view sentence) { add(sentence, level, to); });
+    });
   }
 
  private:
-  static void begin(std::string_view text, Gathered& to) {
-    to.sentences.push_back({hash_of_text(text), std::ssize(text), {}});
+  static void for_each_sentence(std::string_view text, const std::function<void(std::string_view)>& each) {
+    while (!text.empty()) {
+      const auto sentence = first_sentence(text);
+      each(sentence);
+      text.remove_prefix(sentence.size());
+    }
   }
   void add(std::string_view sentence, int level, Gathered& to) const {
     if (level >= sample_.lowest()) to.sentences.back().all.push_back({level, std::string(sentence)});

@@ -59,12 +59,11 @@ std::string sample_text(const data::NewTokenizer& made) {
 }
 
 void report(const TokenizerTask& task, const data::NewTokenizer& made, double seconds) {
-  std::string words;
+  fmt::print(stderr, "shard-data: tokenizer {}: {} from {}; {}\n", task.flags.kind,
+             base::counted(task.plan.vocabulary, "token"), sample_text(made), duration_text(seconds));
   if (made.words > 0)
-    words = fmt::format(", {} ({} of memory)", base::counted(made.words, "different word"),
-                        base::size_text(made.words_memory));
-  fmt::print(stderr, "shard-data: tokenizer {}: {} from {}{}; {}\n", task.flags.kind,
-             base::counted(task.plan.vocabulary, "token"), sample_text(made), words, duration_text(seconds));
+    fmt::print(stderr, "shard-data: tokenizer: {}, in {} of memory\n", base::counted(made.words, "different word"),
+               base::size_text(made.words_memory));
 }
 
 }  // namespace
