@@ -107,7 +107,7 @@ class DocumentSource {
   Kinds kinds_;
   std::int64_t total_bytes_ = 0, bytes_read_ = 0;
   std::size_t next_piece_ = 0;
-  bool checked_ = false;  // require_text_everywhere() was called
+  bool checked_ = false;              // require_text_everywhere() was called
   std::unique_ptr<Reading> reading_;  // of the current piece; null: the piece was read to its end
 };
 

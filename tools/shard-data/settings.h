@@ -14,7 +14,7 @@ namespace trainyard::tools {
 struct Settings {
   std::vector<std::string> inputs, include, fields;
   std::optional<std::string> json_key, split, chat;
-  std::string task;  // such as "3/8"; empty: one process does all the work
+  std::string task;                      // such as "3/8"; empty: one process does all the work
   std::optional<std::string> tokenizer;  // bytes, unless one is trained
   std::string output, rejects, largest = "16MiB", progress = "auto", special = "read";
   data::DocumentTokens around;
