@@ -3,6 +3,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/data/bpe/byte_alphabet.h"
 #include "libtrain/data/bpe/definition.h"
 #include "libtrain/data/bpe/unicode_classes.h"
 #include "libtrain/data/document_splitter.h"
@@ -39,6 +40,9 @@ void require_special(const TokenizerPlan& plan, const std::string& token) {
   const auto* at = token.data();
   bpe::next_code_point(at);
   if (at == token.data() + token.size()) refuse_special(token, "is a single character, which text has too");
+  // In tokenizer.json, bytes have names of one character each.
+  if (const auto bytes = bpe::bytes_of(token); !plan.by_sentencepiece() && bytes && *bytes != token)
+    refuse_special(token, "is written like bytes in the byte-level alphabet, in which letters with marks are bytes");
   if (has_special(plan, token)) refuse_special(token, "is there already");
 }
 

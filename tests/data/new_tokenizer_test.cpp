@@ -200,21 +200,32 @@ TEST(NewTokenizer, EqualDocumentsCountOnceIfAskedFor) {
 // What a conversation counts: the contents, and the template's text without its tokens.
 TEST(NewTokenizer, ConversationsCountAsTheirParts) {
   std::string chats, parts;
+  std::int64_t bytes = 0;
   for (int i = 0; i < 100; ++i) {
     const auto question = "where is yard " + std::to_string(i * i), answer = "there, in the yard " + std::to_string(i);
     chats += json{{"prompt", question}, {"response", answer}}.dump() + "\n";
-    for (const auto& part :
-         {std::string("user\n"), question, std::string("\n"), std::string("assistant\n"), answer, std::string("\n")})
+    for (const auto& part : {std::string("user asks "), question, std::string(" over"), std::string("assistant says "),
+                             answer, std::string(" and out")}) {
       parts += json{{"text", part}}.dump() + "\n";
+      bytes += std::ssize(part);
+    }
   }
   data::SourceOptions options;
-  options.chat = std::make_shared<const data::ChatTemplate>(data::chat_template("chatml"));
+  const data::ChatRole user{"user", "<|im_start|>user asks ", " over<|im_end|>"},
+      assistant{"assistant", "<|im_start|>assistant says ", " and out<|im_end|>", true};
+  options.chat =
+      std::make_shared<const data::ChatTemplate>(data::ChatTemplate{{"<|im_start|>", "<|im_end|>"}, {user, assistant}});
   const Text conversations(chats, "chats.jsonl"), texts(parts, "parts.jsonl");
-  const auto plan = data::tokenizer_plan("bpe:320", {"<|im_start|>", "<|im_end|>"});
-  const auto made = conversations.train(plan, {}, options);
-  EXPECT_EQ(made.documents, 100);
-  // A part of white space is no document, so its words are missing, and white space is no part of other words here.
-  EXPECT_EQ(made.model, texts.train(plan).model);
+  for (const char* kind : {"bpe:340", "sentencepiece-bpe:340"}) {
+    const auto plan = data::tokenizer_plan(kind, {"<|im_start|>", "<|im_end|>"});
+    const auto made = conversations.train(plan, {}, options);
+    EXPECT_EQ(made.documents, 100);
+    EXPECT_EQ(made.text_bytes, bytes);
+    EXPECT_EQ(made.sample_bytes, bytes);
+    EXPECT_EQ(made.model, texts.train(plan).model) << kind;
+    const auto twice = Text(chats + chats, "chats.jsonl").train(plan, {0, 3, true, 500}, options);
+    EXPECT_EQ(twice.model, made.model) << kind;
+  }
 }
 
 TEST(NewTokenizer, NoMergeMakesASpecialToken) {
@@ -254,10 +265,12 @@ TEST(NewTokenizer, PlansAreReadOrRefused) {
   for (const char* wrong : {"", "bpe", "bpe:", ":300", "bpe:x", "bpe:300x", "bpe:-300", "bpe:256", "bpe:99999999999",
                             "bpe:99999999999999999999", "wordpiece:300", "unigram:258", "BPE:300"})
     EXPECT_THROW(data::tokenizer_plan(wrong), base::UsageError) << wrong;
-  for (const std::string& wrong : {std::string(), std::string("x"), std::string("\u00e9"), std::string("<|endoftext|>"),
-                                   std::string(300, 'x'), std::string("\xff\xff")})
+  for (const std::string& wrong :
+       {std::string(), std::string("x"), std::string("\u00e9"), std::string("<|endoftext|>"), std::string(300, 'x'),
+        std::string("\xff\xff"), std::string("\u0120the"), std::string("<|\u00e9|>")})
     EXPECT_THROW(data::tokenizer_plan("bpe:1000", {wrong}), base::UsageError) << wrong;
   EXPECT_THROW(data::tokenizer_plan("bpe:1000", {"[A]", "[A]"}), base::UsageError);
+  EXPECT_NO_THROW(data::tokenizer_plan("bpe:1000", {"\u5217\u8eca", " the", "<|\u03b1|>"}));
   EXPECT_THROW(data::tokenizer_plan("unigram:1000", {"</s>"}), base::UsageError);
   EXPECT_THROW(data::tokenizer_plan("bpe:257", {"[A]"}), base::UsageError);
 }
