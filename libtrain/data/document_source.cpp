@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <utility>
 
 namespace trainyard::data {
 
@@ -222,12 +223,24 @@ void DocumentSource::require_use() const {
         base::text("leave it out; $json-key names the key of the text"));
 }
 
-void DocumentSource::take(Share share) {
+std::string DocumentSource::first_pipe() const {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
-    if (sizes_[i] < 0)
-      throw base::UsageError(base::text("$task needs inputs that every task can open, and {} is a pipe",
-                                        inputs_[i] == "-" ? "standard input" : source_name(inputs_[i])),
-                             "put the text into files; a list of them, @LIST, may be a pipe");
+    if (sizes_[i] < 0) return inputs_[i] == "-" ? "standard input" : source_name(inputs_[i]);
+  return {};
+}
+
+void DocumentSource::begin_again() {
+  TRAINYARD_ASSERT(first_pipe().empty(), "{} is a pipe", first_pipe());
+  reading_.reset();
+  next_piece_ = 0;
+  bytes_read_ = 0;
+  for (auto& piece : pieces_) piece.lines = piece.refused = 0, piece.silent = true;
+}
+
+void DocumentSource::take(Share share) {
+  if (const auto pipe = first_pipe(); !pipe.empty())
+    throw base::UsageError(base::text("$task needs inputs that every task can open, and {} is a pipe", pipe),
+                           "put the text into files; a list of them, @LIST, may be a pipe");
   const auto cuts = [&](std::size_t input) {
     if (json_[input]) return Cuts::lines;
     const auto split = options_.split.value_or(TextSplit::whole);
@@ -274,7 +287,7 @@ void DocumentSource::begin_piece(std::size_t least) {
 
 bool DocumentSource::next(SourceStretch& out, std::size_t least) {
   if (!reading_) {
-    if (next_piece_ == 0) require_text_everywhere();
+    if (!std::exchange(checked_, true)) require_text_everywhere();
     if (next_piece_ == pieces_.size()) return false;
     begin_piece(least);
   }

@@ -60,6 +60,10 @@ class DocumentSource {
   void take(Share share);
   const std::vector<Piece>& pieces() const { return pieces_; }  // what is read; after reading, with the counts found
 
+  // Makes next() begin at the beginning again. No input may be a pipe: first_pipe() is empty.
+  void begin_again();
+  std::string first_pipe() const;  // "standard input", or the name of the first pipe; empty: no input is a pipe
+
   // Gets the next stretch of the inputs, of `least` bytes or more, except at the end of an input. False: there is none.
   struct SourceStretch {
     Stretch stretch;
@@ -103,6 +107,7 @@ class DocumentSource {
   Kinds kinds_;
   std::int64_t total_bytes_ = 0, bytes_read_ = 0;
   std::size_t next_piece_ = 0;
+  bool checked_ = false;              // require_text_everywhere() was called
   std::unique_ptr<Reading> reading_;  // of the current piece; null: the piece was read to its end
 };
 

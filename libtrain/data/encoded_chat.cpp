@@ -8,6 +8,27 @@
 
 namespace trainyard::data {
 
+void for_each_part(const ChatTemplate& chat, std::string_view text, const std::function<void(std::string_view)>& part,
+                   const std::function<void(const std::string&)>& token) {
+  std::size_t begin = 0;
+  const auto end_part = [&](std::size_t end) {
+    if (end > begin) part(text.substr(begin, end - begin));
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string* longest = nullptr;
+    for (const auto& name : chat.tokens)
+      if (text.substr(at).starts_with(name) && (longest == nullptr || name.size() > longest->size())) longest = &name;
+    if (longest == nullptr) {
+      ++at;
+      continue;
+    }
+    end_part(at);
+    token(*longest);
+    begin = at += longest->size();
+  }
+  end_part(text.size());
+}
+
 EncodedChat::EncodedChat(const ChatTemplate& chat, const Tokenizer& tokenizer) : chat_(chat), tokenizer_(tokenizer) {
   for (const auto& token : chat.tokens)
     if (tokenizer.token_named(token) < 0)
@@ -18,27 +39,11 @@ EncodedChat::EncodedChat(const ChatTemplate& chat, const Tokenizer& tokenizer) :
   for (const auto& role : chat.roles) around_.push_back({encoded(role.prefix), encoded(role.suffix)});
 }
 
-// The first of the longest tokens at each place; text between them as any text.
 std::vector<std::int32_t> EncodedChat::encoded(std::string_view text) const {
   std::vector<std::int32_t> out;
-  std::size_t begin = 0;
-  const auto end_text = [&](std::size_t end) {
-    if (end > begin) tokenizer_.encode(text.substr(begin, end - begin), out);
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const std::string* longest = nullptr;
-    for (const auto& token : chat_.tokens)
-      if (text.substr(at).starts_with(token) && (longest == nullptr || token.size() > longest->size()))
-        longest = &token;
-    if (longest == nullptr) {
-      ++at;
-      continue;
-    }
-    end_text(at);
-    out.push_back(tokenizer_.token_named(*longest));
-    begin = at += longest->size();
-  }
-  end_text(text.size());
+  for_each_part(
+      chat_, text, [&](std::string_view part) { tokenizer_.encode(part, out); },
+      [&](const std::string& token) { out.push_back(tokenizer_.token_named(token)); });
   return out;
 }
 

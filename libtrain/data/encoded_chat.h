@@ -5,11 +5,18 @@
 #include "libtrain/data/tokenizer.h"
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace trainyard::data {
+
+// Divides a prefix or a suffix of the template: calls token(name) for the longest token at each place, and part(text)
+// for the text between them, in order.
+void for_each_part(const ChatTemplate& chat, std::string_view text, const std::function<void(std::string_view)>& part,
+                   const std::function<void(const std::string&)>& token);
 
 // Any thread may call encode.
 class EncodedChat {

@@ -4,11 +4,11 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/data/build_options.h"
 #include "libtrain/data/packing.h"
+#include "libtrain/data/refusals.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/data/tokenizing.h"
 
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -43,11 +43,10 @@ class NewSet {
   void finish(const std::function<void(const std::string& index)>& before = {});
 
  private:
-  [[noreturn]] void too_many_refused(std::int64_t all) const;
-
   const Tokenizer& tokenizer_;
   const BuildOptions& options_;
   BuildResult& result_;
+  Refusals refusals_;
   std::optional<base::AtomicFolder> folder_;
   struct Writer {
     ShardWriter shards;
@@ -57,7 +56,6 @@ class NewSet {
   std::vector<ShardEntry> finish(Writer& writer);
   std::unique_ptr<Writer> train_, validation_;
   TextHashes seen_;
-  std::ofstream rejects_;
 };
 
 }  // namespace trainyard::data

@@ -1,20 +1,13 @@
-// A ring of stretches. The caller's thread reads into the ring's head and passes results on from its tail. Other
-// threads work on the stretches between, and so does the caller's thread where it would wait.
+// Encodes the documents of stretches, on the threads of a StretchTeam.
 #include "libtrain/data/tokenizing.h"
 
 #include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
-#include "libtrain/base/thread.h"
 #include "libtrain/data/encoded_chat.h"
+#include "libtrain/data/stretch_team.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <exception>
-#include <memory>
-#include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
 
 namespace trainyard::data {
 
@@ -22,124 +15,22 @@ namespace {
 
 constexpr std::int64_t most_narrow = 65536;  // the largest vocabulary for 16-bit tokens
 
-class StretchTeam {
+class DocumentEncoder {
  public:
-  StretchTeam(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options)
-      : source_(source), tokenizer_(tokenizer), options_(options),
-        slots_(options.threads > 1 ? base::size(options.threads) + 2 : 1) {
+  DocumentEncoder(const DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options)
+      : tokenizer_(tokenizer), options_(options) {
     if (source.options().chat) chat_.emplace(*source.options().chat, tokenizer);
-    team_.reserve(base::size(options.threads));
-  }
-  ~StretchTeam() {
-    {
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-    }
-    work_.notify_all();
-    for (auto& thread : team_) thread.join();
-  }
-  StretchTeam(const StretchTeam&) = delete;
-
-  void run(const std::function<void(const TokenizedStretch&)>& take, const std::function<void(const Refusal&)>& refuse,
-           const std::function<void(std::int64_t)>& progress) {
-    DocumentSplitter splitter;
-    for (bool more = true; more || tail_ < head_;) {
-      if (tail_ < head_ && (!more || head_ - tail_ == slots_.size() || is_done(tail_))) {
-        auto& slot = finished_tail(splitter);
-        if (slot.failure) std::rethrow_exception(slot.failure);
-        source_.settle(slot.read, slot.findings, refuse);
-        take(slot.made);
-        ++tail_;
-        continue;
-      }
-      auto& slot = slots_[head_ % slots_.size()];
-      more = source_.next(slot.read, options_.stretch_bytes);
-      if (!more) continue;
-      progress(source_.bytes_read());
-      offer(slot);
-    }
   }
 
- private:
-  struct Slot {
-    DocumentSource::SourceStretch read;
-    Findings findings;
-    TokenizedStretch made;
-    std::exception_ptr failure;
-    bool done = false;
-  };
-
-  void offer(Slot& slot) {
-    slot.done = false;
-    slot.failure = nullptr;
-    bool all_busy = false;
-    {
-      const std::lock_guard lock(mutex_);
-      ++head_;
-      all_busy = head_ - next_ > idle_;
-    }
-    if (all_busy && can_grow_ && static_cast<int>(team_.size()) + 1 < options_.threads) {
-      try {
-        // Created here, because nothing may be thrown on the new thread.
-        auto splitter = std::make_shared<DocumentSplitter>();
-        team_.push_back(base::start_thread("tokenizer", [this, splitter] { work_along(*splitter); }));
-      } catch (const std::system_error&) {
-        // No threads or no memory are left: the running threads share the work.
-        can_grow_ = false;
-      }
-    }
-    work_.notify_one();
-  }
-
-  bool is_done(std::size_t place) {
-    const std::lock_guard lock(mutex_);
-    return slots_[place % slots_.size()].done;
-  }
-
-  // Works on stretches that no thread has begun until the tail is done.
-  Slot& finished_tail(DocumentSplitter& splitter) {
-    auto& slot = slots_[tail_ % slots_.size()];
-    std::unique_lock lock(mutex_);
-    while (!slot.done) {
-      if (next_ < head_) make_next(lock, splitter);
-      else done_.wait(lock, [&] { return slot.done; });
-    }
-    return slot;
-  }
-
-  void work_along(DocumentSplitter& splitter) {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      ++idle_;
-      work_.wait(lock, [&] { return over_ || next_ < head_; });
-      --idle_;
-      if (over_) return;
-      make_next(lock, splitter);
-    }
-  }
-
-  void make_next(std::unique_lock<std::mutex>& lock, DocumentSplitter& splitter) {
-    auto& slot = slots_[next_++ % slots_.size()];
-    lock.unlock();
-    try {
-      make(slot, splitter);
-    } catch (...) {
-      slot.failure = std::current_exception();
-    }
-    lock.lock();
-    slot.done = true;
-    done_.notify_one();
-  }
-
-  void make(Slot& slot, DocumentSplitter& splitter) {
-    auto& made = slot.made;
+  void make(DocumentSplitter& splitter, const DocumentSource::SourceStretch& read, Findings& findings,
+            TokenizedStretch& made) const {
     made.documents.clear();
     made.narrow.clear();
     made.wide.clear();
     made.answers.clear();
     made.fields.clear();
     made.text_bytes = made.unknown_tokens = 0;
-    made.source = slot.read.source;
+    made.source = read.source;
     const bool narrow = tokenizer_.vocabulary() <= most_narrow;
     const auto end = tokenizer_.end_of_document(), begin = tokenizer_.begin_of_document();
     const auto keep_fields = [&] {
@@ -178,26 +69,16 @@ class StretchTeam {
       made.documents.push_back({split_of_document(text, options_.validation), std::ssize(tokens),
                                 std::ssize(made.answers) - answers, options_.hashes ? hash_of_text(text) : TextHash()});
     };
-    splitter.split(slot.read.stretch, slot.read.rules, document, slot.findings, conversation);
+    splitter.split(read.stretch, read.rules, document, findings, conversation);
     if (const auto unknown = tokenizer_.unknown(); unknown >= 0)
       made.unknown_tokens = std::count(made.narrow.begin(), made.narrow.end(), unknown) +
                             std::count(made.wide.begin(), made.wide.end(), unknown);
   }
 
-  DocumentSource& source_;
+ private:
   const Tokenizer& tokenizer_;
   const TokenizingOptions& options_;
   std::optional<EncodedChat> chat_;
-  std::vector<Slot> slots_;
-  // Numbers of stretches read and passed on. Only the caller's thread changes them.
-  std::size_t head_ = 0, tail_ = 0;
-  bool can_grow_ = true;
-  std::vector<std::thread> team_;
-
-  std::mutex mutex_;  // guards the members below, `done` of each slot, and changes of head_
-  std::condition_variable work_, done_;
-  std::size_t next_ = 0, idle_ = 0;  // stretches begun; threads that wait
-  bool over_ = false;
 };
 
 }  // namespace
@@ -228,7 +109,12 @@ std::int64_t TokenizedStretch::unknown_of(const Document& document, const void* 
 void tokenize(DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options,
               const std::function<void(const TokenizedStretch&)>& take,
               const std::function<void(const Refusal&)>& refuse, const std::function<void(std::int64_t)>& progress) {
-  StretchTeam(source, tokenizer, options).run(take, refuse, progress);
+  const DocumentEncoder encoder(source, tokenizer, options);
+  StretchTeam<TokenizedStretch> team(
+      source, {options.threads, options.stretch_bytes, "tokenizer"},
+      [&](DocumentSplitter& splitter, const DocumentSource::SourceStretch& read, Findings& findings,
+          TokenizedStretch& made) { encoder.make(splitter, read, findings, made); });
+  team.run(take, refuse, progress);
 }
 
 }  // namespace trainyard::data

@@ -98,7 +98,11 @@ absent missing missing.partial
 hinted 2 shard-data --output missing
 hinted 2 shard-data --input good.jsonl
 hinted 2 shard-data --input good.jsonl --output missing --nonsense
-for empty in "--output '' --input good.jsonl" "--output= --input good.jsonl" "--input '' --output missing"; do
+for empty in "--output '' --input good.jsonl" "--output= --input good.jsonl"; do
+  hinted 2 bash -c "shard-data $empty"
+  said '^shard-data: --output is empty: is a variable unset? Give a value, or leave it out'
+done
+for empty in "--input '' --output missing" "--input= --output missing"; do
   hinted 2 bash -c "shard-data $empty"
   flag=$(grep -o '^--[a-z]*' <<<"$empty")
   said "^shard-data: $flag is empty: is a variable unset?\$"

@@ -13,6 +13,8 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/shard-data/report.h"
+#include "tools/shard-data/settings.h"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -28,28 +30,16 @@
 namespace {
 
 using namespace trainyard;
+using tools::Settings, tools::print_summary, tools::print_tokenizer, tools::print_waiting;
+using Json = nlohmann::ordered_json;
 
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
     "  shard-data --input . --include '*.txt' --split paragraphs --output data-txt\n"
     "  shard-data --input book.jsonl.gz --json-key text --output data-jsonl --rejects rejects.tsv\n"
     "  shard-data --input book.txt --tokenizer llama3/tokenizer.json --output data-bpe --split paragraphs\n"
+    "  shard-data --input book.txt --split paragraphs --train-tokenizer bpe:1000 --output data-own\n"
     "  for i in 0 1; do shard-data --input book.txt --split lines --output data-2 --task $i/2; done\n";
-
-struct Settings {
-  std::vector<std::string> inputs, include, fields;
-  std::optional<std::string> json_key, split, chat;
-  std::string task;  // such as "3/8"; empty: one process does all the work
-  std::string output, tokenizer = "bytes", rejects, largest = "16MiB", progress = "auto", special = "read";
-  data::DocumentTokens around;
-  bool deduplicate = false;
-  std::string pack = "none";
-  std::int64_t sequence = 0;
-  std::int64_t shard_tokens = std::int64_t{64} << 20;
-  double validation = 0.01, max_rejects = 0.01;
-  int threads = 0;
-  bool force = false, json = false, dry_run = false;
-};
 
 std::optional<data::TextSplit> split_of(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
@@ -104,12 +94,16 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")
       ->check(in_range(base::Range<double>{0, 1}))
       ->group("Input");
-  app.add_option("--output", s.output, "folder of the shard set")->group("Output")->required()->type_name("DIR");
+  app.add_option("--output", s.output, "folder of the shard set; required, unless --output-tokenizer is given")
+      ->group("Output")
+      ->type_name("DIR");
   app.add_option(
          "--tokenizer", s.tokenizer,
          "bytes, or the path of a SentencePiece model or of a tokenizer.json; a published model has its "
-         "tokenizer.json or tokenizer.model in its folder on Hugging Face, and spm_train makes a new one [bytes]")
+         "tokenizer.json or tokenizer.model in its folder on Hugging Face, and --train-tokenizer makes a new one "
+         "[bytes]")
       ->group("Output");
+  tools::add_new_tokenizer(app, s.train);
   app.add_option("--end-of-document", s.around.end,
                  "token that ends documents, by its text or id [the tokenizer's, else the one in a "
                  "tokenizer_config.json or config.json beside it]")
@@ -200,133 +194,62 @@ data::BuildOptions options_of(const Settings& s) {
   return o;
 }
 
-void print_json(const Settings& s, const data::BuildResult& r, double seconds) {
-  auto refusals = nlohmann::ordered_json::array();
-  for (const auto& refusal : r.first_refusals)
-    refusals.push_back({{"source", refusal.source}, {"line", refusal.line}, {"reason", refusal.reason}});
-  const nlohmann::ordered_json j{{"output", s.output},
-                                 {"documents", r.documents},
-                                 {"rejected", r.rejected},
-                                 {"first_refusals", refusals},
-                                 {"empty", r.empty},
-                                 {"text_bytes", r.text_bytes},
-                                 {"unknown_tokens", r.unknown_tokens},
-                                 {"duplicates", r.duplicates},
-                                 {"packed_sequences", r.sequences},
-                                 {"padding", r.padding},
-                                 {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}},
-                                 {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
-                                 {"seconds", seconds}};
-  tools::print(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");  // a path need not be UTF-8
-}
-
-// Prints what would otherwise surprise later: what was refused and why, and that there is nothing to validate on.
-void print_findings(const Settings& s, const data::BuildResult& r) {
-  const auto list = s.rejects.empty() ? "--rejects FILE lists all"
-                                      : fmt::format("{}{} lists all", s.dry_run ? "without --dry-run, " : "",
-                                                    data::source_name(s.rejects));
-  for (const auto& refusal : r.first_refusals) fmt::print(stderr, "shard-data: refused: {}\n", data::text_of(refusal));
-  if (const auto more = r.rejected - static_cast<std::int64_t>(r.first_refusals.size()); more > 0)
-    fmt::print(stderr, "shard-data: {} more refused; {}\n", more, list);
-  const auto tokens = r.train_tokens + r.validation_tokens;
-  constexpr double worth_a_warning = 1e-4;
-  if (const double share =
-          static_cast<double>(r.unknown_tokens) / static_cast<double>(std::max<std::int64_t>(1, tokens));
-      share >= worth_a_warning)
-    fmt::print(
-        stderr,
-        "shard-data: warning: {} of {} ({:.2g} %) stand for text that the tokenizer has no token for, which is lost\n"
-        "  try: a tokenizer with byte fallback, or one made from such text\n",
-        base::count_text(r.unknown_tokens), base::counted(tokens, "token"), 100 * share);
-  else if (r.unknown_tokens > 0)
-    fmt::print(stderr, "shard-data: {} of {} stand for text that the tokenizer has no token for\n",
-               base::count_text(r.unknown_tokens), base::counted(tokens, "token"));
-  if (r.validation_tokens == 0 && s.validation > 0)
-    fmt::print(stderr,
-               "shard-data: warning: there is no validation split: {} chosen, so train --validate-every has nothing to "
-               "read\n  try: {}\n",
-               r.documents == 1 ? "the one document was not"
-                                : fmt::format("none of {} was", base::counted(r.documents, "document")),
-               s.split.value_or("whole") == "whole" && r.documents < 100
-                   ? "--split paragraphs makes more documents of a text; --validation 0.1 chooses more of them"
-                   : "--validation 0.1 chooses more documents");
-}
-
-void print_summary(const Settings& s, const data::BuildResult& r, double seconds) {
-  print_findings(s, r);
-  if (s.json) return print_json(s, r, seconds);
-  tools::print(s.output + "\n");
-  fmt::print(stderr, "shard-data: {}, {} of text in {} ({}); {}\n", base::counted(r.documents, "document"),
-             base::size_text(r.text_bytes), tools::duration_text(seconds),
-             base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"),
-             data::left_out_text(r));
-  if (r.duplicates > 0)
-    fmt::print(stderr, "shard-data: {} left out, equal to an earlier one\n", base::counted(r.duplicates, "document"));
-  if (r.sequences > 0)
-    fmt::print(stderr, "shard-data: {} of {} tokens, {:.2g} % of them padding\n",
-               base::counted(r.sequences, "packed sequence"), base::count_text(s.sequence),
-               100 * static_cast<double>(r.padding) / static_cast<double>(r.sequences * s.sequence));
-  fmt::print(stderr, "shard-data: train {} in {}, validation {} in {}{}\n", base::counted(r.train_tokens, "token"),
-             base::counted(r.train_shards, "shard"), base::counted(r.validation_tokens, "token"),
-             base::counted(r.validation_shards, "shard"), s.dry_run ? " (nothing was written)" : "");
-}
-
 // Inputs that are read but hold no documents: lists of inputs, and the tokenizer's model.
 std::vector<std::string> other_inputs(const Settings& s) {
   std::vector<std::string> out;
   for (const auto& input : s.inputs)
     if (input.size() > 1 && input[0] == '@') out.push_back(input.substr(1));
-  if (s.tokenizer != "bytes") out.push_back(s.tokenizer);
+  if (s.tokenizer && s.tokenizer != "bytes") out.push_back(*s.tokenizer);
+  if (!s.train.output.empty()) out.push_back(s.train.output);
   return out;
 }
 
-// A list of numbers as text: "3, 5 to 9 and 12".
-std::string list_of(const std::vector<int>& tasks) {
-  std::vector<std::string> runs;
-  for (std::size_t i = 0, end = 0; i < tasks.size(); i = end) {
-    for (end = i + 1; end < tasks.size() && tasks[end] == tasks[end - 1] + 1;) ++end;
-    runs.push_back(end == i + 1 ? fmt::format("{}", tasks[i])
-                                : fmt::format("{}{}{}", tasks[i], end == i + 2 ? ", " : " to ", tasks[end - 1]));
-  }
-  return fmt::format("{}", fmt::join(runs, ", "));
-}
-
-// Reports for a task that did not complete the set. It prints no path on stdout, because stdout names only what exists.
-void print_waiting(const Settings& s, data::Share share, const data::TaskResult& r) {
-  if (s.json)
-    tools::print(nlohmann::ordered_json{
-                     {"output", s.output}, {"task", share.task}, {"tasks", share.tasks}, {"missing", r.missing}}
-                     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-                 "\n");
-  const auto made = fmt::format("the part of task {} is {}", share.task, r.part_was_there ? "there already" : "done");
-  if (r.state == data::TaskResult::State::elsewhere)
-    fmt::print(stderr, "shard-data: {}; another task makes {} of all parts, or has made it\n", made, s.output);
-  else
-    fmt::print(stderr, "shard-data: {}; of {} these are missing: {}; the last one makes {}\n", made,
-               base::counted(share.tasks, "task"), list_of(r.missing), s.output);
+// Refuses a command that makes nothing, and flags of a set where only a tokenizer is made.
+void require_product(const Settings& s, const CLI::App& app) {
+  tools::require_asked(s.train);
+  if (s.train.asked() && s.tokenizer)
+    throw base::UsageError("--tokenizer is a tokenizer that exists, and --train-tokenizer a new one",
+                           "leave one of them out");
+  if (s.train.asked() && !s.task.empty())
+    throw base::UsageError(
+        "--train-tokenizer needs all text, and --task reads a part of it: they do not go together",
+        fmt::format("first shard-data --train-tokenizer {} --output-tokenizer FILE with the same input; then every "
+                    "task with --tokenizer FILE",
+                    base::one_line(s.train.kind)));
+  if (!s.output.empty()) return;
+  if (s.train.output.empty())
+    throw base::UsageError("--output is required",
+                           s.train.asked()
+                               ? "--output DIR for a set; or --output-tokenizer FILE for the tokenizer alone"
+                               : "--output DIR, a folder for the shard set");
+  for (const char* flag : {"--keep-field", "--begin-of-document", "--end-of-document", "--special-tokens",
+                           "--shard-tokens", "--pack", "--sequence", "--validation", "--force"})
+    if (app.get_option(flag)->count() > 0)
+      throw base::UsageError(fmt::format("{} is for a shard set, and without --output only a tokenizer is made", flag),
+                             "leave it out, or give --output DIR");
 }
 
 // Makes the tokenizer with the document tokens that were asked for, or those found beside the model's file.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
+  const auto name = s.tokenizer.value_or("bytes");
   auto around = s.around;
-  around.special_as_text = s.special == "text";
-  auto tokenizer = data::make_tokenizer(s.tokenizer, around);
+  auto tokenizer = data::make_tokenizer(name, around);
   if (!tokenizer->made_its_end()) return tokenizer;
-  const auto beside = data::end_beside(s.tokenizer);
+  const auto beside = data::end_beside(name);
   if (around.end = beside.token; around.end.empty()) {
     base::log_info(
         "{} has no known token for the end of a document: the new id {} ends documents, and a pretrained model with "
         "this tokenizer has no embedding for it (--end-of-document names another token)",
-        base::one_line(s.tokenizer), tokenizer->end_of_document());
+        base::one_line(name), tokenizer->end_of_document());
     return tokenizer;
   }
   try {
-    tokenizer = data::make_tokenizer(s.tokenizer, around);
+    tokenizer = data::make_tokenizer(name, around);
   } catch (const base::Unreadable&) {
     throw;
   } catch (const base::InputError& e) {  // that file belongs to another model
     base::log_warning("{} beside {} is skipped ({}): the new id {} ends documents", beside.given_by,
-                      base::one_line(s.tokenizer), e.what(), tokenizer->end_of_document());
+                      base::one_line(name), e.what(), tokenizer->end_of_document());
     return tokenizer;
   }
   base::log_info("documents end with {}, id {}: the {}", base::excerpt(around.end), tokenizer->end_of_document(),
@@ -334,11 +257,13 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   return tokenizer;
 }
 
-base::ExitCode run(const Settings& s) {
+base::ExitCode run(const Settings& s, const CLI::App& app) {
+  require_product(s, app);
   const auto share = share_of(s);
   auto options = options_of(s);
   options.precious = other_inputs(s);
-  const auto tokenizer = tokenizer_of(s);
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (!s.train.asked()) tokenizer = tokenizer_of(s);
   data::SourceOptions source_options{s.json_key,
                                      split_of(s.split),
                                      base::parse_bytes(s.largest, "--max-document"),
@@ -366,7 +291,18 @@ base::ExitCode run(const Settings& s) {
   passed_over.insert(passed_over.end(), options.precious.begin(), options.precious.end());
   if (source_options.largest_document < 16)
     throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
+  std::optional<data::TokenizerPlan> plan;
+  if (s.train.asked()) plan = tools::plan_of(s.train, source_options.chat.get(), s.around);
   data::DocumentSource source(s.inputs, source_options);
+  Json trained;
+  if (plan) {
+    data::BuildResult first;
+    auto made = tools::train_new_tokenizer({s.train, *plan, options, s.around}, source,
+                                           tools::progress_mode(s.progress), first);
+    if (s.output.empty()) return print_tokenizer(s, first, made.report);
+    tokenizer = std::move(made.tokenizer), trained = std::move(made.report);
+    source.begin_again();
+  }
   std::optional<tools::Progress> progress(std::in_place, "shard-data", tools::progress_mode(s.progress));
   const double start = base::steady_seconds();
   const auto elapsed = [&] { return base::steady_seconds() - start; };
@@ -381,7 +317,7 @@ base::ExitCode run(const Settings& s) {
   if (!share) {
     const auto result = data::build_shards(source, *tokenizer, options, reading);
     progress.reset();  // ends the progress line before the result
-    print_summary(s, result, elapsed());
+    print_summary(s, result, trained, elapsed());
     return base::ExitCode::done;
   }
   std::optional<double> joined_since;
@@ -395,7 +331,7 @@ base::ExitCode run(const Settings& s) {
   };
   const auto result = data::build_task(source, *tokenizer, options, *share, {reading, joining});
   progress.reset();
-  if (result.state == data::TaskResult::State::made) print_summary(s, result.set, elapsed());
+  if (result.state == data::TaskResult::State::made) print_summary(s, result.set, trained, elapsed());
   else print_waiting(s, *share, result);
   if (!result.parts_left.empty())
     fmt::print(
@@ -414,9 +350,10 @@ int main(int argc, char** argv) {
                           "train, inspect; datasets/README.md for the format");
   add_options(app, s);
   const auto body = [&] {
+    s.around.special_as_text = s.special == "text";
     tools::watch_signals(tools::Reads::of_pipes);
     try {
-      return run(s);
+      return run(s, app);
     } catch (const tools::Interrupted&) {  // unfinished files have been removed
       tools::end_by_signal("shard-data", s.task.empty()
                                              ? "nothing was written"

@@ -1,0 +1,133 @@
+// Writes the list, and judges the share that was refused.
+#include "libtrain/data/refusals.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/setting_text.h"
+#include "libtrain/base/text.h"
+#include "libtrain/data/own_set.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace trainyard::data {
+
+namespace {
+
+// Refuses a list of refusals inside the set's folders. No index names such a file, so the set would not be ours any
+// more, or the list would be removed with unfinished files.
+void refuse_rejects_within_output(const BuildOptions& options) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  auto set = fs::weakly_canonical(base::absolute_path(options.output), error);
+  if (!set.has_filename()) set = set.parent_path();  // for "data/"
+  const auto list = fs::weakly_canonical(base::absolute_path(options.rejects), error);
+  for (const auto* suffix : {"", ".partial", ".replaced.partial", parts_suffix}) {
+    const fs::path folder = set.string() + suffix;
+    if (base::is_within(list, folder))
+      throw base::UsageError(
+          base::text("$rejects {} lies in the folder of the shard set {}", options.rejects, options.output),
+          "name a file beside that folder");
+  }
+}
+
+// Checks the path of the list of refusals. An existing file is replaced only if it is such a list and replacing is
+// asked for.
+void refuse_foreign_rejects(const BuildOptions& options, std::vector<std::string> precious) {
+  const auto& path = options.rejects;
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  const auto type = std::filesystem::is_symlink(status) && std::filesystem::exists(path, error)
+                        ? std::filesystem::status(path, error).type()
+                        : status.type();
+  if (type == std::filesystem::file_type::not_found || std::filesystem::is_other(std::filesystem::file_status(type)))
+    return;  // a device or a pipe holds no data to lose
+  if (options.existing == base::Existing::refuse)
+    throw base::UsageError(base::text("$rejects {} exists already", path),
+                           base::text("name another file, or $force to replace it"));
+  base::require_own(path, own_reject_lists(std::move(precious)));
+}
+
+}  // namespace
+
+void Refusals::check(const BuildOptions& options, const std::vector<std::string>& precious) {
+  if (options.rejects.empty()) return;
+  if (!options.output.empty()) refuse_rejects_within_output(options);
+  refuse_foreign_rejects(options, precious);
+}
+
+void Refusals::open() {
+  if (options_.rejects.empty() || options_.writing == BuildOptions::Writing::off) return;
+  list_.open(options_.rejects, std::ios::trunc);
+  if (!list_) throw base::EnvironmentError(fmt::format("cannot write {}: {}", options_.rejects, std::strerror(errno)));
+}
+
+void Refusals::add(const Refusal& r) {
+  const bool empty = r.reason == empty_document;
+  ++(empty ? result_.empty : result_.rejected);
+  if (!empty && result_.first_refusals.size() < first_refusals_kept) result_.first_refusals.push_back(r);
+  if (list_.is_open()) list_ << r.source << '\t' << r.line << '\t' << r.reason << '\n';
+}
+
+void Refusals::finish() {
+  if (list_.is_open()) {
+    list_.close();
+    if (list_.fail())
+      throw base::EnvironmentError(fmt::format("cannot write {}", options_.rejects), "is the disk full?");
+  }
+  const auto all = result_.documents + result_.rejected;
+  if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all))
+    too_many(all);
+}
+
+namespace {
+
+// The keys of the first line of a file of JSON lines that hold text: "content, title". Empty if it cannot be said.
+std::string text_keys_of(const std::string& path) {
+  constexpr std::size_t longest = 1 << 20;
+  std::ifstream file(base::path_of_text(path), std::ios::binary);
+  std::string line(longest, '\0');
+  file.read(line.data(), static_cast<std::streamsize>(longest));
+  line.resize(base::size(file.gcount()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+  std::vector<std::string> keys;
+  if (json.is_object())
+    for (const auto& item : json.items())
+      if (item.value().is_string() && keys.size() < 10) keys.push_back(base::one_line(item.key()));
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
+// What to try for a reason of a refusal; empty for most.
+std::string remedy_for(const Refusal& refusal) {
+  if (refusal.reason.starts_with("no key '")) {
+    const auto keys = text_keys_of(refusal.source);
+    return base::text("$json-key NAME takes the text from another key; ") +
+           (keys.empty() ? "" : fmt::format("with text there are: {}; ", keys));
+  }
+  if (refusal.reason == "invalid UTF-8") return "text in Latin-1 becomes UTF-8 by iconv -f ISO-8859-1 -t UTF-8; ";
+  return {};
+}
+
+}  // namespace
+
+void Refusals::too_many(std::int64_t all) const {
+  auto text = fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all,
+                          100 * options_.largest_rejected);
+  for (const auto& r : result_.first_refusals) text += "\n  " + text_of(r);
+  if (const auto more = result_.rejected - static_cast<std::int64_t>(result_.first_refusals.size()); more > 0)
+    text += fmt::format("\n  and {} more", more);
+  const auto list = options_.rejects.empty() ? base::text("$rejects FILE lists them")
+                    : options_.writing == BuildOptions::Writing::on
+                        ? fmt::format("see {}", options_.rejects)
+                        : base::text("without $dry-run, {} lists them", options_.rejects);
+  throw base::InputError(text,
+                         remedy_for(result_.first_refusals.front()) + list + base::text("; $max-rejects allows more"));
+}
+
+}  // namespace trainyard::data
