@@ -7,6 +7,7 @@
 #include "libtrain/data/bpe/character_merges.h"
 #include "libtrain/data/bpe/merges.h"
 #include "libtrain/data/bpe/token_index.h"
+#include "libtrain/data/json_tokenizer/scores.h"
 #include "libtrain/data/pieces/unigram.h"
 #include "libtrain/data/pieces/word_piece.h"
 
@@ -163,22 +164,23 @@ Vocabulary read_word_piece(Object& model, Parts& parts) {
   return vocabulary;
 }
 
-Vocabulary read_unigram(Object& model, Parts& parts) {
+Vocabulary read_unigram(Object& model, const std::string& json, Parts& parts) {
   Vocabulary vocabulary(Vocabulary::Writing::plain, parts.kind);
   parts.kind = "Unigram";
-  std::vector<double> scores;
+  std::int32_t count = 0;
   for (const auto& item : model.array("vocab")) {
     const bool whole = item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_number();
-    if (!whole || std::ssize(scores) >= most_ids)
-      throw base::InputError(fmt::format("{}: entry {} of the vocabulary is {}", vocabulary.where(), scores.size(),
+    if (!whole || count >= most_ids)
+      throw base::InputError(fmt::format("{}: entry {} of the vocabulary is {}", vocabulary.where(), count,
                                          whole ? "one too many" : base::excerpt(item.dump())),
                              fmt::format("an entry is [\"token\", score], and there are at most {}", most_ids));
-    vocabulary.add(item[0].get_ref<const std::string&>(), static_cast<std::int32_t>(scores.size()));
-    scores.push_back(item[1].get<double>());
+    vocabulary.add(item[0].get_ref<const std::string&>(), count++);
   }
-  if (scores.empty()) throw base::InputError(vocabulary.where() + ": a vocabulary without tokens");
+  if (count == 0) throw base::InputError(vocabulary.where() + ": a vocabulary without tokens");
+  auto scores = scores_of(json, vocabulary.where());
+  TRAINYARD_ASSERT(std::ssize(scores) == count, "{} scores of {} tokens", scores.size(), count);
   if (model.has("unk_id") && !model.at("unk_id").is_null())
-    parts.unknown = static_cast<std::int32_t>(model.integer("unk_id", 0, std::ssize(scores) - 1));
+    parts.unknown = static_cast<std::int32_t>(model.integer("unk_id", 0, count - 1));
   parts.words = marked_words(parts.cutters);
   parts.model = std::make_unique<pieces::Unigram>(vocabulary.tokens, std::move(scores), parts.unknown,
                                                   flag_of(model, "byte_fallback"));

@@ -16,6 +16,7 @@ ModelType model_type(base::SortedJsonObject& model);
 // vocabulary, which borrows `model`. `of_bytes`: the pre-tokenizer is ByteLevel.
 Vocabulary read_bpe(base::SortedJsonObject& model, bool of_bytes, Parts& parts);
 Vocabulary read_word_piece(base::SortedJsonObject& model, Parts& parts);
-Vocabulary read_unigram(base::SortedJsonObject& model, Parts& parts);
+// `json`: the whole file.
+Vocabulary read_unigram(base::SortedJsonObject& model, const std::string& json, Parts& parts);
 
 }  // namespace trainyard::data::json_tokenizer

@@ -31,9 +31,9 @@ Json parsed(const std::string& text, const std::string& where) {
   }
 }
 
-Vocabulary read_model(Object& model, ModelType type, bool of_bytes, Parts& parts) {
+Vocabulary read_model(Object& model, ModelType type, const std::string& json, bool of_bytes, Parts& parts) {
   if (type == ModelType::word_piece) return read_word_piece(model, parts);
-  if (type == ModelType::unigram) return read_unigram(model, parts);
+  if (type == ModelType::unigram) return read_unigram(model, json, parts);
   return read_bpe(model, of_bytes, parts);
 }
 
@@ -57,7 +57,7 @@ Parts parts_from_json(const std::string& text, const std::string& where) {
   parts.cutters = std::move(steps.cutters);
   parts.writes_alphabet = steps.writes_alphabet && type == ModelType::bpe;
   parts.kind = where;  // names the file to what reads the model
-  auto vocabulary = read_model(model, type, steps.of_bytes, parts);
+  auto vocabulary = read_model(model, type, text, steps.of_bytes, parts);
   model.done();
   if (parts.tokens_are_bytes && !parts.decoder.of_bytes() && root.has("decoder") && !root.at("decoder").is_null())
     throw base::InputError(where + ": the decoder is not that of byte-level BPE, which is ByteLevel",
