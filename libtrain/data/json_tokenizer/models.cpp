@@ -95,6 +95,13 @@ WordBeginning marked_words(const std::vector<Cutter>& cutters) {
   return {WordBeginning::Sign::mark, mark};
 }
 
+bool has_all_bytes(const Vocabulary& vocabulary, const bpe::CharacterMerges::Options& options) {
+  bool all = options.byte_fallback;
+  for (int byte = 0; all && byte < 256; ++byte)
+    all = vocabulary.find(pieces::byte_token(static_cast<unsigned char>(byte))).has_value();
+  return all;
+}
+
 std::vector<bpe::Merge> read_merges(Object& model, const Vocabulary& vocabulary, bool of_bytes) {
   return merges_of(model.array("merges"), vocabulary.tokens, of_bytes, vocabulary.where());
 }
@@ -139,6 +146,10 @@ Vocabulary read_bpe(Object& model, bool of_bytes, Parts& parts) {
   }
   parts.kind = "BPE";
   if (has_unknown) options.unknown = parts.unknown = named_token(vocabulary, model.text("unk_token"));
+  if (!has_unknown && !has_all_bytes(vocabulary, options))
+    throw base::InputError(vocabulary.where() + ": characters without a token would be lost, because there is neither "
+                                                "an unk_token nor byte_fallback with a token for each byte",
+                           "name an unk_token; byte-level BPE needs the pre_tokenizer ByteLevel");
   parts.words = marked_words(parts.cutters);
   const bool metaspace_splits = std::any_of(parts.cutters.begin(), parts.cutters.end(), [](const Cutter& c) {
     const auto* metaspace = std::get_if<MetaspaceCutter>(&c);
