@@ -60,7 +60,7 @@ TEST(TokenizerKinds, IdsAndTextsAreThoseOfTheReference) {
   std::map<std::string, std::unique_ptr<data::Tokenizer>> tokenizers;
   for (const auto& [name, ids] : golden_rows()[0]["ids"].items())
     tokenizers[name] = data::make_tokenizer(kind_file(name));
-  EXPECT_EQ(tokenizers.size(), 27u);
+  EXPECT_EQ(tokenizers.size(), 21u);
   std::map<std::string, int> decoded;
   for (int round = 0; round < 2; ++round)  // the second round finds its pieces in the cache
     for (const auto& row : golden_rows())
@@ -68,8 +68,9 @@ TEST(TokenizerKinds, IdsAndTextsAreThoseOfTheReference) {
         const auto expected = row["ids"][name].get<Ids>();
         ASSERT_EQ(ids_of(*tokenizer, row["text"]), expected) << name << ": " << row["text"];
         const bool has_end = std::count(expected.begin(), expected.end(), tokenizer->end_of_document()) > 0;
-        if (row["decoded"][name].is_null() || has_end) continue;
-        ASSERT_EQ(tokenizer->decode(expected), row["decoded"][name]) << name << ": " << row["text"];
+        const auto text = row["decoded"].contains(name) ? row["decoded"][name] : row["text"];
+        if (text.is_null() || has_end) continue;
+        ASSERT_EQ(tokenizer->decode(expected), text) << name << ": " << row["text"];
         ++decoded[name];
       }
   for (const auto& [name, count] : decoded) EXPECT_GT(count, 100) << name;
@@ -100,7 +101,7 @@ TEST(TokenizerKinds, SayTheirKindMaskAndWords) {
     EXPECT_EQ(std::count_if(several.begin() + 1, several.end(), begins), 4) << e.name;
   }
   EXPECT_EQ(data::make_tokenizer(kind_file("bert_cased"))->unknown(), 1);
-  EXPECT_EQ(data::make_tokenizer(kind_file("gpt2"))->unknown(), -1);
+  EXPECT_EQ(data::make_tokenizer(kind_file("roberta"))->unknown(), -1);
 }
 
 // The bytes of each token are what the text grows by.
@@ -252,7 +253,20 @@ TEST_F(KindFiles, RefusedByName) {
   refused("nothing of the added token", "bert_cased", [](json& j) {
     j["added_tokens"].push_back({{"id", 5000}, {"content", "\u00ad"}, {"normalized", true}, {"special", false}});
   });
-  refused("which the vocabulary lacks", "gpt2", [](json& j) { j["model"]["merges"].push_back({"\u0120", "\u4e2d"}); });
+  refused("which the vocabulary lacks", "roberta", [](json& j) {
+    j["model"]["merges"].push_back({"\u0120", "\u4e2d"});
+  });
+  // Rules that make a text long, and those that are no text.
+  const auto grows = with("bert_cased", [](json& j) {
+    json steps = json::array();
+    for (int i = 0; i < 8; ++i)
+      steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(256, 'a')}});
+    j["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  });
+  EXPECT_THROW(ids_of(*grows, std::string(1000, 'a')), base::InputError);
+  EXPECT_NO_THROW(ids_of(*grows, "bcd"));
+  refused("has texts that are no UTF-8", "t5",
+          [](json& j) { j["normalizer"]["precompiled_charsmap"] = "BAAAAAAAAAD/AA=="; });
   // Text without a token, where there is no unknown one.
   const auto none = with("t5", model("unk_id", nullptr));
   EXPECT_THROW(ids_of(*none, "\u9f98"), base::InputError);

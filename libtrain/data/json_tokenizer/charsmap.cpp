@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/data/bpe/unicode_classes.h"
+#include "libtrain/data/document_source.h"
 #include "libtrain/data/unicode/graphemes.h"
 
 #include <fmt/format.h>
@@ -62,6 +63,7 @@ Charsmap::Charsmap(std::string_view base64, const std::string& where) {
   std::memcpy(units_.data(), raw->data() + sizeof bytes, bytes);
   texts_ = raw->substr(sizeof bytes + bytes);
   if (texts_.empty() || texts_.back() != '\0') texts_ += '\0';
+  if (!is_utf8(texts_)) throw refuse("has texts that are no UTF-8");
   for (int c = 0; c < 128; ++c) {
     const char one = static_cast<char>(c);
     base::at(plain_, c) = !find({&one, 1});
@@ -79,7 +81,8 @@ std::optional<std::string_view> Charsmap::find(std::string_view part) const {
     at ^= offset_of(unit);
     if (!has_leaf(unit)) continue;
     const auto value = at < units_.size() ? value_of(units_[at]) : texts_.size();
-    if (value >= texts_.size()) return {};
+    const bool is_character = value < texts_.size() && (static_cast<unsigned char>(texts_[value]) & 0xC0) != 0x80;
+    if (!is_character) return {};
     return std::string_view(texts_.c_str() + value);
   }
   return {};
@@ -95,6 +98,7 @@ void Charsmap::apply(Text& text) const {
     if (!found) return false;
     changed = true;
     out += *found;
+    text.require_size(out.size());
     return true;
   };
   for (std::size_t at = 0; at < all.size();) {

@@ -4,9 +4,11 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/data/bpe/byte_alphabet.h"
+#include "libtrain/data/document_source.h"
 #include "libtrain/data/pieces/model.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 
 namespace trainyard::data::json_tokenizer {
@@ -28,6 +30,7 @@ class DecodeReplace : public DecoderStep {
   DecodeReplace(Finder finder, std::string content) : finder_(std::move(finder)), content_(std::move(content)) {}
   void apply(Texts& tokens) const override {
     for (auto& token : tokens) {
+      if (!is_utf8(token)) continue;  // bytes of a character that is cut
       std::string out;
       std::size_t done = 0;
       finder_.each_match(token, [&](std::size_t begin, std::size_t end) {
@@ -135,7 +138,7 @@ class DecodeByteLevel : public DecoderStep {
   void apply(Texts& tokens) const override {
     std::string all;
     for (const auto& token : tokens) {
-      const auto bytes = bpe::bytes_of(token);
+      const auto bytes = is_utf8(token) ? bpe::bytes_of(token) : std::nullopt;
       all += bytes ? *bytes : token;
     }
     tokens = {std::move(all)};
@@ -165,7 +168,7 @@ void add_decoder(const nlohmann::json& part, const std::string& where, int depth
     out.push_back(std::make_unique<DecodeByteLevel>());
   } else if (type == "Replace") {
     auto finder = Finder::read(o, where);
-    out.push_back(std::make_unique<DecodeReplace>(std::move(finder), o.text("content")));
+    out.push_back(std::make_unique<DecodeReplace>(std::move(finder), o.text("content", 256)));
   } else if (type == "ByteFallback") {
     out.push_back(std::make_unique<DecodeByteTokens>());
   } else if (type == "Fuse") {

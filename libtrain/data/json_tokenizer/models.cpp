@@ -147,8 +147,9 @@ Vocabulary read_bpe(Object& model, bool of_bytes, Parts& parts) {
   parts.kind = "BPE";
   if (has_unknown) options.unknown = parts.unknown = named_token(vocabulary, model.text("unk_token"));
   if (!has_unknown && !has_all_bytes(vocabulary, options))
-    throw base::InputError(vocabulary.where() + ": characters without a token would be lost, because there is neither "
-                                                "an unk_token nor byte_fallback with a token for each byte",
+    throw base::InputError(vocabulary.where() +
+                               ": characters without a token would be lost, because there is neither "
+                               "an unk_token nor byte_fallback with a token for each byte",
                            "name an unk_token; byte-level BPE needs the pre_tokenizer ByteLevel");
   parts.words = marked_words(parts.cutters);
   const bool metaspace_splits = std::any_of(parts.cutters.begin(), parts.cutters.end(), [](const Cutter& c) {

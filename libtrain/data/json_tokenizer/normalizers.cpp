@@ -21,6 +21,7 @@ namespace {
 using Object = base::SortedJsonObject;
 
 constexpr int deepest_sequence = 4;
+constexpr std::size_t longest_content = 256;  // bytes
 constexpr std::size_t most_normalizers = 32;
 
 bool is_ascii_byte(char c) { return static_cast<unsigned char>(c) < 0x80; }
@@ -176,6 +177,7 @@ class Replace : public Normalizer {
       // The first character of what is replaced is lost where more than one goes, or nothing comes for it.
       if (begin == 0 && end > 0 && (content_.empty() || characters(all.substr(0, end)) > 1)) text.lost_start();
       *out += content_;
+      text.require_size(out->size());
       done = end;
     });
     if (out == nullptr) return;
@@ -264,7 +266,7 @@ void add_normalizer(const nlohmann::json& part, const std::string& where, int de
   else if (type == "StripAccents") add(std::make_unique<Without>(unicode::is_combining_mark));
   else if (type == "Nmt") add(std::make_unique<Nmt>());
   else if (type == "ByteLevel") add(std::make_unique<Alphabet>());
-  else if (type == "Prepend") add(std::make_unique<Prepend>(o.text("prepend")));
+  else if (type == "Prepend") add(std::make_unique<Prepend>(o.text("prepend", longest_content)));
   else if (type == "BertNormalizer") add_bert(o, out);
   else if (type == "Strip") add(std::make_unique<Strip>(o.boolean("strip_left"), o.boolean("strip_right")));
   else if (type == "Precompiled")
@@ -272,7 +274,7 @@ void add_normalizer(const nlohmann::json& part, const std::string& where, int de
         o.at("precompiled_charsmap").is_string() ? o.text("precompiled_charsmap", 1 << 24) : std::string(), where));
   else if (type == "Replace") {
     auto finder = Finder::read(o, where);
-    add(std::make_unique<Replace>(std::move(finder), o.text("content")));
+    add(std::make_unique<Replace>(std::move(finder), o.text("content", longest_content)));
   } else
     throw base::InputError(
         fmt::format("{}: the normalizer {} is not supported", where, base::excerpt(type)),
@@ -284,6 +286,12 @@ void add_normalizer(const nlohmann::json& part, const std::string& where, int de
 }
 
 }  // namespace
+
+void Text::refuse_size() {
+  throw base::InputError(
+      fmt::format("the normalizers of the tokenizer make a text more than {} times as long", most_growth),
+      "is its tokenizer.json damaged?");
+}
 
 Normalizers read_normalizers(Object& root) {
   Normalizers out;

@@ -14,7 +14,8 @@ namespace trainyard::data::json_tokenizer {
 // A text between changes. It lies in the document or in one of two buffers.
 class Text {
  public:
-  Text(std::string_view text, bool at_start) : text_(text), at_start_(at_start) {}
+  Text(std::string_view text, bool at_start)
+      : text_(text), at_start_(at_start), most_(most_growth * text.size() + always_allowed) {}
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
 
@@ -29,12 +30,23 @@ class Text {
     one.clear();
     return one;
   }
-  void take() { used_ ^= 1u, text_ = buffers_[used_]; }
+  void take() {
+    used_ ^= 1u, text_ = buffers_[used_];
+    require_size(text_.size());
+  }
+  // InputError for a text that has grown beyond what a tokenizer needs: its rules may be made to fill all memory.
+  void require_size(std::size_t bytes) const {
+    if (bytes > most_) refuse_size();
+  }
   void keep(std::string_view part) { text_ = part; }  // a part of get()
 
  private:
+  static constexpr std::size_t most_growth = 64, always_allowed = std::size_t{1} << 16;
+  [[noreturn]] static void refuse_size();
+
   std::string_view text_;
   bool at_start_;
+  std::size_t most_;
   std::array<std::string, 2> buffers_;
   unsigned used_ = 0;
 };

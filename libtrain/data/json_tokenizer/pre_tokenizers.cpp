@@ -43,7 +43,7 @@ Cutter read_split(Object& o) {
 
 Cutter read_metaspace(Object& o) {
   MetaspaceCutter out;
-  out.mark = o.has("replacement") ? o.text("replacement") : "\u2581";
+  out.mark = o.has("replacement") ? o.text("replacement", 16) : "\u2581";
   if (out.mark.empty()) throw base::InputError(o.where() + ": an empty replacement");
   o.has("str_rep");  // an older name of the replacement, which the package ignores
   const bool space = !o.has("add_prefix_space") || o.boolean("add_prefix_space");
