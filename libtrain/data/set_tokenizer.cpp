@@ -23,4 +23,10 @@ SetTokenizer tokenizer_of_set(const std::string& folder, const SetIndex& index) 
   return out;
 }
 
+std::string tokenizer_kind(const std::string& folder, const SetIndex& index) {
+  if (index.tokenizer_source == "bytes") return "bytes";
+  const auto [tokenizer, why_not] = tokenizer_of_set(folder, index);
+  return tokenizer ? tokenizer->kind() : std::string();
+}
+
 }  // namespace trainyard::data

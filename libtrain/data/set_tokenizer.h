@@ -15,4 +15,7 @@ struct SetTokenizer {
 };
 SetTokenizer tokenizer_of_set(const std::string& folder, const SetIndex& index);
 
+// Its kind, as "WordPiece" (tokenizer.h). Empty: the tokenizer cannot be read.
+std::string tokenizer_kind(const std::string& folder, const SetIndex& index);
+
 }  // namespace trainyard::data

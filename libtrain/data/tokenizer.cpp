@@ -8,7 +8,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/data/bpe/byte_level.h"
+#include "libtrain/data/json_tokenizer/json_tokenizer.h"
 
 #include <fmt/ranges.h>
 #include <sentencepiece_processor.h>
@@ -27,6 +27,7 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; 
 class Bytes : public Tokenizer {
  public:
   std::string name() const override { return "bytes"; }
+  std::string kind() const override { return "bytes"; }
   std::uint32_t crc32c() const override { return 0; }
   std::string source() const override { return "bytes"; }
   std::int64_t vocabulary() const override { return 257; }
@@ -91,6 +92,7 @@ class SentencePiece : public Tokenizer {
         mask_ = id;
   }
   std::string name() const override { return std::filesystem::path(path_).filename().string(); }
+  std::string kind() const override { return "SentencePiece"; }
   std::uint32_t crc32c() const override { return crc_; }
   std::string source() const override { return path_; }
   std::string_view model() const override { return model_; }
@@ -290,7 +292,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, cons
 
 std::unique_ptr<Tokenizer> tokenizer_of_model(const std::string& path, std::string model,
                                               const DocumentTokens& around) {
-  if (is_json(model)) return bpe::make_byte_level(path, std::move(model), around);
+  if (is_json(model)) return json_tokenizer::make_json_tokenizer(path, std::move(model), around);
   if (around.special_as_text) throw no_special_token(path);
   return std::make_unique<SentencePiece>(path, std::move(model), around);
 }

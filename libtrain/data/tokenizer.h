@@ -19,6 +19,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual std::string name() const = 0;                  // "bytes", or the model file's name without its folder
   virtual std::uint32_t crc32c() const = 0;              // of the model file; 0 for bytes
+  virtual std::string kind() const { return {}; }         // "bytes", "SentencePiece", "WordPiece", ...; empty: not known
   virtual std::string source() const = 0;                // the argument of make_tokenizer
   virtual std::string_view model() const { return {}; }  // bytes of the model file, to keep a copy; empty for bytes
   virtual std::int64_t vocabulary() const = 0;           // includes the end of document

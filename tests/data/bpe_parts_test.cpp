@@ -77,7 +77,7 @@ const std::vector<std::string>& snippets() {
 }  // namespace
 
 TEST(Scanner, CutsWhereThePatternsMatch) {
-  for (const char* expression : {gpt2_pattern, llama3_pattern}) {
+  for (const char* expression : {gpt2_pattern, llama3_pattern, qwen_pattern}) {
     const auto scanner = Scanner::of_pattern(expression);
     ASSERT_TRUE(scanner);
     const Pattern pattern(expression, "test");
@@ -105,7 +105,7 @@ TEST(Scanner, CutsWhereThePatternsMatch) {
 // Texts where a careless scanner would look at the same characters again for each piece.
 TEST(Scanner, LongRunsTakeLinearTime) {
   const std::size_t n = 8 << 20;
-  for (const char* expression : {gpt2_pattern, llama3_pattern})
+  for (const char* expression : {gpt2_pattern, llama3_pattern, qwen_pattern})
     for (const std::string unit : {" ", "\n ", "a", "!", "7", "'", "\r\n\t", "' ", "  \u3000"}) {
       std::string text = "x";
       while (text.size() < n) text += unit;

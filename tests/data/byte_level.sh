@@ -34,7 +34,7 @@ same "$golden/llama3.json" gpt2-2/tokenizer.json "the new set's copy"
 printf 'good\n\nbad \377\n\ngood again\n' >broken.txt
 expect 0 shard-data --input broken.txt --split paragraphs --tokenizer "$golden/gpt2.json" --output broken --max-rejects 0.5 --validation 0
 said 'invalid UTF-8'
-refused 3 'model of type "WordPiece"' shard-data --input broken.txt --output none --tokenizer <(jq '.model.type = "WordPiece"' "$golden/gpt2.json")
+refused 3 'model of type "WordLevel"' shard-data --input broken.txt --output none --tokenizer <(jq '.model.type = "WordLevel"' "$golden/gpt2.json")
 refused 3 'is no JSON' shard-data --input broken.txt --output none --tokenizer <(head -c 5000 "$golden/gpt2.json")
 refused 3 'has no model' shard-data --input broken.txt --output none --tokenizer gpt2-1/index.json
 absent none none.partial

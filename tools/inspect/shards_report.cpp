@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/data/set_tokenizer.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/data/shard_set.h"
 #include "tools/inspect/report.h"
@@ -99,11 +100,13 @@ Report shards_report(const std::string& folder, const Options& options) {
   }
   report.text = fmt::format("token shards {}  ({})\n{}", folder,
                             index.checksummed ? data::index_format : "no index.json: nothing is checksummed", totals);
-  report.text +=
-      fmt::format("  tokenizer   {} ({}, crc32c {:08x}), vocabulary {}, end of document {}{}\n",
-                  base::one_line(index.tokenizer), base::one_line(index.tokenizer_source), index.tokenizer_crc32c,
-                  human_count(index.vocabulary), index.end_of_document,
-                  index.begin_of_document < 0 ? std::string() : fmt::format(", beginning {}", index.begin_of_document));
+  const auto kind = data::tokenizer_kind(folder, index);
+  if (!kind.empty()) report.json["tokenizer_kind"] = kind;
+  report.text += fmt::format(
+      "  tokenizer   {} ({}{}, crc32c {:08x}), vocabulary {}, end of document {}{}\n", base::one_line(index.tokenizer),
+      kind.empty() || kind == "bytes" ? "" : kind + ", ", base::one_line(index.tokenizer_source),
+      index.tokenizer_crc32c, human_count(index.vocabulary), index.end_of_document,
+      index.begin_of_document < 0 ? std::string() : fmt::format(", beginning {}", index.begin_of_document));
   if (index.unknown_tokens >= 0)
     report.text += fmt::format("  unknown     {} tokens\n", human_count(index.unknown_tokens));
   report.text += additions.text(index);

@@ -4,6 +4,7 @@
 
 #include "libtrain/base/index.h"
 #include "libtrain/data/bpe/unicode_classes.h"
+#include "libtrain/data/unicode/properties.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -24,6 +25,7 @@ constexpr unsigned char first_lead_byte = 0xCC;
 struct Character {
   std::uint8_t combining = 0;  // its combining class
   bool stays = true;           // no preceding character changes it, except by sorting
+  bool has_parts = false;
 };
 
 class Tables {
@@ -33,11 +35,13 @@ class Tables {
       for (auto c = range.first; c <= range.last; ++c) characters_[c].combining = range.value;
     for (const auto& d : composed_pairs) {
       parts_.emplace(d.whole, &d);
+      characters_[d.whole].has_parts = true;
       whole_.emplace(key(d.first, d.second), d.whole);
       characters_[d.second].stays = false;
     }
     for (const auto& d : taken_apart) {
       parts_.emplace(d.whole, &d);
+      characters_[d.whole].has_parts = true;
       characters_[d.whole].stays = false;
     }
     for (char32_t c = vowels; c < vowels + vowel_count; ++c) characters_[c].stays = false;
@@ -52,11 +56,11 @@ class Tables {
         if (part != trails) out.push_back(part);
       return;
     }
-    const auto found = parts_.find(c);
-    if (found == parts_.end()) {
+    if (!characters_[c].has_parts) {
       out.push_back(c);
       return;
     }
+    const auto found = parts_.find(c);
     take_apart(found->second->first, out);
     if (found->second->second != 0) take_apart(found->second->second, out);
   }
@@ -84,20 +88,10 @@ const Tables& tables() {
   return made;
 }
 
-void append(char32_t c, std::string& out) {
-  const auto tail = [&](int shift) { out += static_cast<char>(0x80 | (c >> shift & 0x3F)); };
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += static_cast<char>(0xC0 | c >> 6), tail(0);
-  } else if (c < 0x10000) {
-    out += static_cast<char>(0xE0 | c >> 12), tail(6), tail(0);
-  } else {
-    out += static_cast<char>(0xF0 | c >> 18), tail(12), tail(6), tail(0);
-  }
-}
+}  // namespace
 
-// Sorts the marks after each letter by their classes.
+void take_apart(char32_t c, std::u32string& out) { tables().take_apart(c, out); }
+
 void sort_marks(std::u32string& text) {
   const auto& t = tables();
   for (std::size_t begin = 0, end = 0; begin < text.size(); begin = std::max(end, begin + 1)) {
@@ -107,7 +101,7 @@ void sort_marks(std::u32string& text) {
   }
 }
 
-// Composes each character with the last letter before it, unless a mark of the same or a higher class is between them.
+// A character is composed with the last letter before it, unless a mark of the same or a higher class is between them.
 void put_together(std::u32string& text) {
   const auto& t = tables();
   std::size_t kept = 0, letter = std::u32string::npos;
@@ -126,13 +120,15 @@ void put_together(std::u32string& text) {
   text.resize(kept);
 }
 
+namespace {
+
 void append_composed(std::string_view part, std::string& out) {
   std::u32string text;
   for (const char *at = part.data(), *end = at + part.size(); at != end;)
     tables().take_apart(next_code_point(at), text);
   sort_marks(text);
   put_together(text);
-  for (const auto c : text) append(c, out);
+  for (const auto c : text) unicode::append(c, out);
 }
 
 }  // namespace

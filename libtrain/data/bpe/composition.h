@@ -25,4 +25,10 @@ extern const std::span<const Decomposition> composed_pairs, taken_apart;
 // in the text, except n log n for a run of n marks. The text must be valid UTF-8.
 std::string_view composed(std::string_view text, std::string& memory);
 
+// The steps of all normal forms: appends the canonical parts of a character, sorts the marks behind each letter by
+// their classes, and composes what has a character of its own.
+void take_apart(char32_t c, std::u32string& append_to);
+void sort_marks(std::u32string& text);
+void put_together(std::u32string& text);
+
 }  // namespace trainyard::data::bpe

@@ -7,6 +7,9 @@ const char* const gpt2_pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?
 const char* const llama3_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+const char* const qwen_pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 namespace {
 
@@ -32,6 +35,7 @@ const char* behind_contraction(const char* at, const char* end, bool any_case) {
 std::optional<Scanner> Scanner::of_pattern(std::string_view pattern) {
   if (pattern == gpt2_pattern) return Scanner(Rules::gpt2);
   if (pattern == llama3_pattern) return Scanner(Rules::llama3);
+  if (pattern == qwen_pattern) return Scanner(Rules::llama3, 1);
   return std::nullopt;
 }
 
@@ -71,7 +75,7 @@ const char* Scanner::llama3_piece(const char* at, const char* end) const {
   const auto kind = classes_[next_code_point(second)];
   if (kind == CharClass::letter) return behind_run(kind, second, end);
   if (kind == CharClass::number) {
-    for (int digits = 1; digits < 3 && second != end && class_at(second) == CharClass::number; ++digits)
+    for (int digits = 1; digits < digits_ && second != end && class_at(second) == CharClass::number; ++digits)
       next_code_point(second);
     return second;
   }

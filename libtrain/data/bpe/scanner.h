@@ -1,4 +1,4 @@
-// Scanner: splits text by the two well-known patterns of byte-level tokenizers, without a regular expression.
+// Scanner: splits text by the well-known patterns of byte-level tokenizers, without a regular expression.
 #pragma once
 
 #include "libtrain/data/bpe/unicode_classes.h"
@@ -11,13 +11,15 @@ namespace trainyard::data::bpe {
 
 extern const char* const gpt2_pattern;    // of GPT-2, and of ByteLevel with use_regex
 extern const char* const llama3_pattern;  // of Llama 3; cl100k's pattern splits at the same places
+extern const char* const qwen_pattern;    // of Qwen: that of Llama 3, but each digit is a piece
 
-// Both patterns match every text from its beginning without gaps, so a piece ends where the next one begins. Texts must
-// be valid UTF-8. Time is linear in the text, whatever it contains.
+// These patterns match every text from its beginning without gaps, so a piece ends where the next one begins. Texts
+// must be valid UTF-8. Time is linear in the text, whatever it contains.
 class Scanner {
  public:
   enum class Rules { gpt2, llama3 };
-  explicit Scanner(Rules rules) : rules_(rules), classes_(class_table()) {}
+  // `digits`: of a number in a piece, by the rules of Llama 3.
+  explicit Scanner(Rules rules, int digits = 3) : rules_(rules), digits_(digits), classes_(class_table()) {}
 
   // The scanner that is equivalent to the pattern, if there is one.
   static std::optional<Scanner> of_pattern(std::string_view pattern);
@@ -35,6 +37,7 @@ class Scanner {
   const char* space_piece(const char* at, const char* end) const;
 
   Rules rules_;
+  int digits_;
   const CharClass* classes_;
 };
 

@@ -1,11 +1,11 @@
 // Reads the post-processors of the `tokenizers` package: the tokens that they put before a text.
-#include "libtrain/data/bpe/text_template.h"
+#include "libtrain/data/json_tokenizer/text_template.h"
 
-#include "libtrain/data/bpe/definition.h"
+#include "libtrain/data/json_tokenizer/vocabulary.h"
 
 #include <string>
 
-namespace trainyard::data::bpe {
+namespace trainyard::data::json_tokenizer {
 
 namespace {
 
@@ -61,4 +61,4 @@ TokenIds tokens_before_text(const Json& post_processor) {
   return ids;
 }
 
-}  // namespace trainyard::data::bpe
+}  // namespace trainyard::data::json_tokenizer

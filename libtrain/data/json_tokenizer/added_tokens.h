@@ -1,8 +1,7 @@
 // AddedTokens: tokens that are searched in the text itself, before the text is split.
 #pragma once
 
-#include "libtrain/data/bpe/composition.h"
-#include "libtrain/data/bpe/definition.h"
+#include "libtrain/data/json_tokenizer/normalizers.h"
 
 #include <array>
 #include <cstdint>
@@ -12,7 +11,17 @@
 #include <unordered_map>
 #include <vector>
 
-namespace trainyard::data::bpe {
+namespace trainyard::data::json_tokenizer {
+
+// A token that is matched in the text before anything else.
+struct AddedToken {
+  std::string text;
+  std::int32_t id = 0;
+  bool normalized = false;                       // searched after the tokens that are not normalized
+  bool special = false;                          // a sign and no text, but still found in text
+  bool left_strip = false, right_strip = false;  // also takes the white space beside it
+  bool single_word = false;                      // not found where a word character is next to it
+};
 
 // A tree of tokens for searching. Of the matches that begin first, the longest is taken, and the search continues after
 // it. It takes time linear in the text, because each position is compared with a tree of short tokens.
@@ -58,29 +67,36 @@ class TokenTree {
   int first_byte_ = -1;  // the first byte, if all tokens begin with the same one
 };
 
-// Searches first for the tokens that are not `normalized`, then, in the text between them, for the `normalized` ones.
-// If NFC is asked for, it applies to that text and to the tokens that are searched in it.
+// Searches first for the tokens that are not `normalized`. The text between them is normalized, and the `normalized`
+// tokens, whose texts are normalized too, are searched in it.
 class AddedTokens {
  public:
-  AddedTokens(const std::vector<AddedToken>& tokens, bool composes)
-      : composes_(composes), first_(tokens, false), second_(composes ? composed_tokens(tokens) : tokens, true) {}
-  template <class Text, class Token> void cut(std::string_view all, const Text& text, const Token& token) const {
-    std::string memory;
+  // Borrows the normalizers. InputError for a token of which nothing stays; `where` names the file.
+  AddedTokens(std::vector<AddedToken> tokens, const Normalizers& normalizers, const std::string& where);
+  // Calls text(part, at_start) and token(id) in the order of the text. Parts are not empty. `at_start`: the part begins
+  // with the first character of `all`.
+  template <class PartOfText, class Token>
+  void cut(std::string_view all, const PartOfText& text, const Token& token) const {
     first_.cut(
         all,
-        [&](std::string_view part) {
-          if (composes_) part = composed(part, memory);
-          if (second_.empty()) text(part);
-          else second_.cut(part, text, token);
+        [&](std::string_view raw) {
+          Text part(raw, raw.data() == all.data());
+          for (const auto& one : normalizers_) one->apply(part);
+          const auto normal = part.get();
+          if (normal.empty()) return;
+          if (second_.empty()) return text(normal, part.at_start());
+          second_.cut(
+              normal, [&](std::string_view p) { text(p, part.at_start() && p.data() == normal.data()); }, token);
         },
         token);
   }
 
  private:
-  static std::vector<AddedToken> composed_tokens(std::vector<AddedToken> tokens);
+  static std::vector<AddedToken> normalized(std::vector<AddedToken> tokens, const Normalizers& normalizers,
+                                            const std::string& where);
 
-  bool composes_;
+  const Normalizers& normalizers_;
   TokenTree first_, second_;
 };
 
-}  // namespace trainyard::data::bpe
+}  // namespace trainyard::data::json_tokenizer

@@ -1,13 +1,15 @@
 // A tree of bytes for finding tokens.
-#include "libtrain/data/bpe/added_tokens.h"
+#include "libtrain/data/json_tokenizer/added_tokens.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/json.h"
 #include "libtrain/data/bpe/unicode_classes.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace trainyard::data::bpe {
+namespace trainyard::data::json_tokenizer {
 
 namespace {
 
@@ -16,8 +18,10 @@ std::uint64_t child_key(std::uint32_t node, char c) { return std::uint64_t{node}
 }  // namespace
 
 TokenTree::TokenTree(const std::vector<AddedToken>& tokens, bool normalized) {
-  for (const auto& t : tokens)
-    if (t.normalized == normalized) tokens_.push_back(t);
+  // Of equal texts, which normalizing may make, a special token counts, then the first.
+  for (const bool special : {true, false})
+    for (const auto& t : tokens)
+      if (t.normalized == normalized && t.special == special) tokens_.push_back(t);
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     std::uint32_t node = 0;
     for (const char c : tokens_[i].text) {
@@ -25,7 +29,7 @@ TokenTree::TokenTree(const std::vector<AddedToken>& tokens, bool normalized) {
       if (made) nodes_.emplace_back();
       node = child->second;
     }
-    nodes_[node].token = static_cast<std::int32_t>(i);
+    if (nodes_[node].token < 0) nodes_[node].token = static_cast<std::int32_t>(i);
     begins_[static_cast<unsigned char>(tokens_[i].text[0])] = true;
   }
   if (std::count(begins_.begin(), begins_.end(), true) == 1)
@@ -62,7 +66,7 @@ TokenTree::Found TokenTree::find(std::string_view text, std::size_t from) const 
 bool TokenTree::is_inside_word(std::string_view text, std::size_t begin, std::size_t end) {
   const auto is_word_at = [&](std::size_t place) {
     const auto* at = text.data() + place;
-    return is_word(next_code_point(at));
+    return bpe::is_word(bpe::next_code_point(at));
   };
   if (end < text.size() && is_word_at(end)) return true;
   if (begin == 0) return false;
@@ -76,7 +80,7 @@ std::size_t TokenTree::before_space(std::string_view text, std::size_t end) {
     auto begin = end - 1;
     while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
     const auto* at = text.data() + begin;
-    if (class_table()[next_code_point(at)] != CharClass::space) break;
+    if (bpe::class_table()[bpe::next_code_point(at)] != bpe::CharClass::space) break;
     end = begin;
   }
   return end;
@@ -85,17 +89,28 @@ std::size_t TokenTree::before_space(std::string_view text, std::size_t end) {
 std::size_t TokenTree::behind_space(std::string_view text, std::size_t begin) {
   while (begin < text.size()) {
     const auto* at = text.data() + begin;
-    if (class_table()[next_code_point(at)] != CharClass::space) break;
+    if (bpe::class_table()[bpe::next_code_point(at)] != bpe::CharClass::space) break;
     begin = base::size(at - text.data());
   }
   return begin;
 }
 
-std::vector<AddedToken> AddedTokens::composed_tokens(std::vector<AddedToken> tokens) {
-  std::string memory;
-  for (auto& t : tokens)
-    if (t.normalized) t.text = std::string(composed(t.text, memory));
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizers& normalizers, const std::string& where)
+    : normalizers_(normalizers), first_(tokens, false), second_(normalized(tokens, normalizers, where), true) {}
+
+std::vector<AddedToken> AddedTokens::normalized(std::vector<AddedToken> tokens, const Normalizers& normalizers,
+                                                const std::string& where) {
+  for (auto& t : tokens) {
+    if (!t.normalized) continue;
+    Text text(t.text, true);
+    for (const auto& one : normalizers) one->apply(text);
+    if (text.get().empty())
+      throw base::InputError(
+          fmt::format("{}: nothing of the added token {} stays when it is normalized", where, base::excerpt(t.text)),
+          "set its \"normalized\" to false");
+    t.text = std::string(text.get());
+  }
   return tokens;
 }
 
-}  // namespace trainyard::data::bpe
+}  // namespace trainyard::data::json_tokenizer
