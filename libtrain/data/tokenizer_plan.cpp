@@ -7,6 +7,7 @@
 #include "libtrain/data/bpe/definition.h"
 #include "libtrain/data/bpe/unicode_classes.h"
 #include "libtrain/data/document_splitter.h"
+#include "libtrain/data/json_tokenizer/vocabulary.h"
 #include "libtrain/data/new_tokenizer.h"
 
 #include <algorithm>
@@ -35,8 +36,8 @@ constexpr std::array<KindName, 4> kinds{{{"bpe", TokenizerKind::bpe},
 }
 
 void require_special(const TokenizerPlan& plan, const std::string& token) {
-  if (token.empty() || token.size() > bpe::longest_added_token || !is_utf8(token))
-    refuse_special(token, fmt::format("is no text of 1 to {} bytes", bpe::longest_added_token));
+  if (token.empty() || token.size() > json_tokenizer::longest_added_token || !is_utf8(token))
+    refuse_special(token, fmt::format("is no text of 1 to {} bytes", json_tokenizer::longest_added_token));
   const auto* at = token.data();
   bpe::next_code_point(at);
   if (at == token.data() + token.size()) refuse_special(token, "is a single character, which text has too");
@@ -71,10 +72,10 @@ TokenizerPlan tokenizer_plan(const std::string& text, const std::vector<std::str
     plan.special.push_back(token);
   }
   const auto least = bytes_in_vocabulary + std::ssize(plan.special) + (plan.by_sentencepiece() ? of_sentencepiece : 0);
-  if (plan.vocabulary < least || plan.vocabulary > bpe::most_ids)
+  if (plan.vocabulary < least || plan.vocabulary > json_tokenizer::most_ids)
     throw base::UsageError(
         base::text("$train-tokenizer {}: a vocabulary has {} (the bytes and the special tokens) to {} tokens", text,
-                   least, bpe::most_ids),
+                   least, json_tokenizer::most_ids),
         base::text("$train-tokenizer {}:32000", name));
   return plan;
 }
