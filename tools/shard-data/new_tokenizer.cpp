@@ -118,7 +118,9 @@ data::TokenizerPlan plan_of(const NewTokenizerFlags& flags, const data::ChatTemp
 
 TrainedTokenizer train_new_tokenizer(const TokenizerTask& task, data::DocumentSource& source, ProgressMode mode,
                                      data::BuildResult& result) {
-  const auto& [flags, plan, options, around] = task;
+  const auto& flags = task.flags;
+  const auto& plan = task.plan;
+  const auto& options = task.options;
   const auto precious = data::precious_of(source, options);
   if (!options.output.empty()) {
     data::NewSet::check(options, precious);
@@ -167,7 +169,7 @@ TrainedTokenizer train_new_tokenizer(const TokenizerTask& task, data::DocumentSo
   refusals.finish();
 
   const auto path = flags.output.empty() ? std::string(data::file_name_of(plan.kind)) : flags.output;
-  TrainedTokenizer out{data::tokenizer_of_model(path, made.model, around), {}};
+  TrainedTokenizer out{data::tokenizer_of_model(path, made.model, task.around), {}};
   const bool writes = !flags.output.empty() && options.writing == data::BuildOptions::Writing::on;
   if (writes) base::write_file(flags.output, made.model, base::Existing::refuse);
   const double seconds = base::steady_seconds() - start;
