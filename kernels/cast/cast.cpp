@@ -55,6 +55,12 @@ void round_to_bf16(tensor::Exec& exec, base::View values) {
   run(exec, {.to = long_row(values), .what = Elementwise::round_to_bf16});
 }
 
+void scale(tensor::Exec& exec, base::View y, double factor) {
+  require_types(y, working_types, "scale", "y");
+  if (y.count() == 0) return;
+  run(exec, {.to = long_row(y), .what = Elementwise::scale, .value = factor});
+}
+
 void add(tensor::Exec& exec, base::View y, base::ConstView x) {
   require_working_type("add", {{"y", y}, {"x", x}});
   run_pair(exec, Elementwise::add, x, y);

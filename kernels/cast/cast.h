@@ -1,4 +1,4 @@
-// Element-wise copies: cast between dtypes, copy, fill, add.
+// Element-wise copies: cast between dtypes, copy, fill, scale, add.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -14,6 +14,8 @@ void copy(tensor::Exec& exec, base::ConstView from, base::View to);
 void fill(tensor::Exec& exec, base::View to, double value);
 // f32, in place: what a cast to bf16 and back makes of each element.
 void round_to_bf16(tensor::Exec& exec, base::View values);
+// y *= factor, in the accumulation dtype, rounded once.
+void scale(tensor::Exec& exec, base::View y, double factor);
 // y += x, same dtype; bf16 adds in f32 and rounds once.
 void add(tensor::Exec& exec, base::View y, base::ConstView x);
 

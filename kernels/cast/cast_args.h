@@ -6,7 +6,7 @@
 
 namespace trainyard::kernels {
 
-enum class Elementwise : int { cast, fill, add, round_to_bf16 };
+enum class Elementwise : int { cast, fill, scale, add, round_to_bf16 };
 struct CastArgs {
   ConstMat from = {};
   Mat to;

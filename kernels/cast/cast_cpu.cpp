@@ -53,6 +53,15 @@ template <class T> void add_to(const CastArgs& a) {
   });
 }
 
+template <class T> void scale_by(const CastArgs& a) {
+  using F = compute_t<T>;
+  over_blocks(a.to, a.threads, [&, factor = static_cast<F>(a.value)](int64_t r, int64_t c0, int64_t c1) {
+    T* out = a.to.row<T>(r);
+    map_row(
+        c1 - c0, out + c0, [factor](F v) { return v * factor; }, out + c0);
+  });
+}
+
 void round_values(const CastArgs& a) {
   over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
     float* values = a.to.row<float>(r);
@@ -79,6 +88,7 @@ template <class T> void fill_with(const CastArgs& a) {
 
 void cast_cpu(const CastArgs& a) {
   if (a.what == Elementwise::fill) return with_type(a.to.type, [&]<class T>(T*) { fill_with<T>(a); });
+  if (a.what == Elementwise::scale) return with_type(a.to.type, [&]<class T>(T*) { scale_by<T>(a); });
   if (a.what == Elementwise::round_to_bf16) return round_values(a);
   if (a.what == Elementwise::add) return with_type(a.to.type, [&]<class T>(T*) { add_to<T>(a); });
   with_type(a.from.type, [&]<class A>(A*) { with_type(a.to.type, [&]<class B>(B*) { convert<A, B>(a); }); });

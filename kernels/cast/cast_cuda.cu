@@ -69,6 +69,15 @@ template <class T> __global__ void fill_kernel(CastArgs a) {
   }
 }
 
+template <class T> __global__ void scale_kernel(CastArgs a) {
+  const auto factor = static_cast<compute_t<T>>(a.value);
+  TRAINYARD_EACH(i, a.to.rows * a.to.cols) {
+    const auto [r, c] = place_of(i, a.to.cols);
+    T* y = a.to.row<T>(r) + c;
+    store(y, widen(*y) * factor);
+  }
+}
+
 }  // namespace
 
 const char* gpu::cast(const CastArgs& a, void* stream) {
@@ -77,6 +86,8 @@ const char* gpu::cast(const CastArgs& a, void* stream) {
   const auto blocks = blocks_for(grouped ? n / 4 : n);
   if (a.what == Elementwise::fill)
     with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
+  else if (a.what == Elementwise::scale)
+    with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(scale_kernel<T>, false, blocks_for(n), 256, stream, a); });
   else if (a.what == Elementwise::round_to_bf16) {
     constexpr auto one = round_to_bf16_kernel<1>, four = round_to_bf16_kernel<4>;
     const auto kernel = grouped ? four : one;

@@ -1,164 +1,21 @@
-// Fills the rank files of the mean part by part.
+// The mean of weights.
 #include "libtrain/checkpoint/average.h"
 
-#include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/checkpoint/parts.h"
+#include "libtrain/checkpoint/filled_checkpoint.h"
 #include "libtrain/plan/model_file/model_fields.h"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
 
 namespace trainyard::checkpoint {
 
 namespace {
-
-constexpr std::int64_t part_elements = std::int64_t{1} << 20;  // elements of one box that are averaged at once
-constexpr std::int64_t thread_bytes = 24 << 20;  // memory of a thread: mean, values and result of a part, and blocks
-
-struct Part {
-  int rank = 0;
-  Kind kind = Kind::model;
-  std::int64_t first = 0, end = 0;  // elements of the datasets
-};
-
-using Fingerprints = std::map<std::string, std::uint64_t>;
-
-class Averaging {
- public:
-  // weights_from: the weights are this state of the only source, times `factor`.
-  struct WeightsFrom {
-    Kind state;
-    double factor;
-  };
-  Averaging(const std::vector<const Reader*>& sources, NewCheckpoint& target, const ReshardOptions& options,
-            const std::optional<WeightsFrom>& weights_from = {})
-      : sources_(sources), target_(target), options_(options), weights_from_(weights_from) {
-    for (int r = 0; r < target.ranks(); ++r)
-      if (!target.rank(r).is_kept()) add_parts(r);
-  }
-
-  Fingerprints run() {
-    const auto threads =
-        static_cast<int>(std::clamp<std::int64_t>(options_.memory / thread_bytes, 1, options_.threads));
-    std::vector<std::unique_ptr<Hands>> hands(base::size(threads));
-    for_each_part(parts_.size(), threads, [&](std::size_t i, int thread) {
-      auto& h = base::at(hands, thread);
-      if (h == nullptr) h = std::make_unique<Hands>(sources_);
-      fill(parts_[i], *h);
-    });
-    Fingerprints made;
-    for (const auto& h : hands) {
-      if (h == nullptr) continue;
-      for (const auto& [path, fingerprint] : h->made) made[path] += fingerprint;
-      bytes_read_ += h->bytes_read;
-    }
-    return made;
-  }
-  std::int64_t bytes_read() const { return bytes_read_; }  // of tensors
-
- private:
-  struct Hands {
-    std::vector<Reader> readers;
-    WritingHands writing;
-    std::vector<double> mean;
-    std::vector<float> values;
-    std::vector<char> narrow;
-    Fingerprints made;
-    std::int64_t bytes_read = 0;
-    explicit Hands(const std::vector<const Reader*>& sources) {
-      for (const auto* source : sources) readers.push_back(source->another());
-    }
-  };
-
-  void add_parts(int rank) {
-    for (const auto& kind : kinds_of(target_.state())) {
-      const auto& boxes = target_.rank(rank).boxes(kind);
-      const auto elements = boxes.empty() ? 0 : boxes.back().end();
-      for (std::int64_t first = 0; first < elements; first += part_elements)
-        parts_.push_back({rank, kind, first, std::min(elements, first + part_elements)});
-      all_ += elements;
-    }
-  }
-
-  void fill(const Part& part, Hands& h) {
-    const auto& tensors = target_.tensors().of(part.kind);
-    for_each_box(target_.rank(part.rank).boxes(part.kind), part.first, part.end,
-                 [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                   put(part, base::at(tensors, stored.tensor), stored, from, to, h);
-                 });
-    const std::lock_guard lock(mutex_);
-    done_ += part.end - part.first;
-    if (options_.watch) options_.watch(done_, all_);
-  }
-
-  // Elements of a tensor that are consecutive in the datasets.
-  struct Slice {
-    const std::string& name;
-    std::vector<Box> boxes;
-    std::int64_t count;
-  };
-
-  static void read(Reader& reader, const Kind& kind, const Slice& slice, Hands& h) {
-    reader.read_boxes(kind, slice.name, slice.boxes, h.values.data());
-    const auto& from = reader.state();
-    h.bytes_read += slice.count * base::size_of(dtype_of(kind == Kind::master ? exact_weights(from) : kind, from));
-  }
-
-  void compute(const Kind& kind, const Slice& slice, Hands& h) const {
-    h.values.resize(base::size(slice.count));
-    if (kind.is_state()) return read(h.readers.back(), kind, slice, h);
-    if (weights_from_) {
-      read(h.readers.back(), weights_from_->state, slice, h);
-      for (auto& value : h.values) value = static_cast<float>(static_cast<double>(value) * weights_from_->factor);
-      return;
-    }
-    h.mean.assign(h.values.size(), 0.0);
-    for (auto& reader : h.readers) {
-      read(reader, Kind::master, slice, h);
-      for (std::size_t i = 0; i < h.mean.size(); ++i) h.mean[i] += static_cast<double>(h.values[i]);
-    }
-    const auto n = static_cast<double>(h.readers.size());
-    for (std::size_t i = 0; i < h.mean.size(); ++i) h.values[i] = static_cast<float>(h.mean[i] / n);
-  }
-
-  // Computes and writes elements [from, to) of the datasets, which lie in one stored box.
-  void put(const Part& part, const ParameterEntry& p, const StoredBox& stored, std::int64_t from, std::int64_t to,
-           Hands& h) {
-    compute(part.kind, {p.name, boxes_within(p.shape, stored, from - stored.offset, to - from), to - from}, h);
-    const auto dtype = dtype_of(part.kind, target_.state());
-    const char* data = reinterpret_cast<const char*>(h.values.data());
-    const auto size = base::size_of(dtype);
-    if (base::is_narrow(dtype)) {
-      h.narrow.resize(h.values.size() * base::size(size));
-      base::from_f32(dtype, h.values.data(), std::ssize(h.values), h.narrow.data());
-      data = h.narrow.data();
-    }
-    auto& made = h.made[path_of(part.kind, p.name)];
-    for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
-      made += base::fingerprint(data + (run.at - from) * size, run.count, static_cast<int>(size),
-                                static_cast<std::uint64_t>(run.element));
-    });
-    target_.rank(part.rank).write(part.kind, from, to - from, data, h.writing);
-  }
-
-  const std::vector<const Reader*>& sources_;
-  NewCheckpoint& target_;
-  const ReshardOptions& options_;
-  std::optional<WeightsFrom> weights_from_;
-  std::vector<Part> parts_;
-  std::mutex mutex_;
-  std::int64_t done_ = 0, all_ = 0, bytes_read_ = 0;
-};
 
 std::string name_and_shape(const ParameterEntry& p) { return fmt::format("{} [{}]", p.name, fmt::join(p.shape, ", ")); }
 
@@ -217,6 +74,30 @@ double factor_of_average(const Reader& source) {
   return 1 / (1 - std::pow(decay.get<double>(), static_cast<double>(updates)));
 }
 
+void mean_of_sources(const Kind& kind, const FilledCheckpoint::Slice& slice, FilledCheckpoint::Sources& sources,
+                     std::vector<float>& values) {
+  if (kind.is_state()) return sources.read(sources.readers.back(), kind, slice, values);
+  std::vector<double> mean(values.size(), 0.0);
+  for (auto& reader : sources.readers) {
+    sources.read(reader, Kind::master, slice, values);
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += static_cast<double>(values[i]);
+  }
+  const auto n = static_cast<double>(sources.readers.size());
+  for (std::size_t i = 0; i < mean.size(); ++i) values[i] = static_cast<float>(mean[i] / n);
+}
+
+// Frozen parameters have no average, and stay as they are.
+FilledCheckpoint::Compute moving_average_times(double factor) {
+  return [factor](const Kind&, const FilledCheckpoint::Slice& slice, FilledCheckpoint::Sources& sources,
+                  std::vector<float>& values) {
+    auto& reader = sources.readers.back();
+    if (base::at(reader.manifest().parameters, reader.number_of(slice.name)).frozen)
+      return sources.read(reader, Kind::master, slice, values);
+    sources.read(reader, Kind::state(plan::average_state), slice, values);
+    for (auto& value : values) value = static_cast<float>(static_cast<double>(value) * factor);
+  };
+}
+
 // Where the mean is written.
 struct Destination {
   const std::string& path;
@@ -224,8 +105,15 @@ struct Destination {
   const ReshardOptions& options;
 };
 
+// What is computed, and the key of the provenance that lists the sources.
+struct MeanWork {
+  const char* name;
+  const char* key;
+  FilledCheckpoint::Compute compute;
+};
+
 ReshardResult write_mean(const std::vector<const Reader*>& sources, const Destination& to,
-                         const std::optional<Averaging::WeightsFrom>& moving = {}) try {
+                         const MeanWork& work_of) try {
   const auto& [destination, layout, options] = to;
   const auto& last = *sources.back();
   const auto ranks = ranks_of_layout(last.manifest(), layout);
@@ -233,15 +121,15 @@ ReshardResult write_mean(const std::vector<const Reader*>& sources, const Destin
   NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes, [&] {
                                 if (options.watch) options.watch(0, last.bytes());
                               }};
-  auto& of = state.provenance[moving ? "moving_average_of" : "average_of"] = nlohmann::json::array();
+  auto& of = state.provenance[work_of.key] = nlohmann::json::array();
   for (const auto* source : sources) {
     folder.sources.push_back(source->path());
     of.push_back({{"path", base::text_of_path(source->path())}, {"step", source->state().step}});
   }
-  state.writer = purpose_of(moving ? "moving average" : "average", sources, state, ranks.topology);
+  state.writer = purpose_of(work_of.name, sources, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks, folder);
   ReshardResult result{ranks.topology.world(), target.kept(), 0, target.bytes_to_write(), {}};
-  Averaging work(sources, target, options, moving);
+  FilledCheckpoint work(sources, target, options, work_of.compute);
   const auto made = work.run();
   result.bytes_read = work.bytes_read();
   result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
@@ -257,14 +145,14 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
   require_same_shapes(sources);
   require_same_models(sources);
-  return write_mean(sources, {destination, layout, options});
+  return write_mean(sources, {destination, layout, options}, {"average", "average_of", mean_of_sources});
 }
 
 ReshardResult moving_average(const Reader& source, const std::string& destination, NewLayout layout,
                              const ReshardOptions& options) {
   layout.contents = Contents::model;
   return write_mean({&source}, {destination, layout, options},
-                    Averaging::WeightsFrom{Kind::state(plan::average_state), factor_of_average(source)});
+                    {"moving average", "moving_average_of", moving_average_times(factor_of_average(source))});
 }
 
 }  // namespace trainyard::checkpoint

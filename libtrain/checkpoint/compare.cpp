@@ -78,12 +78,16 @@ Plan plan_of(const Reader& a, const Reader& b, Contents what) {
   Plan plan;
   for (const auto& kind : kinds_to_compare(a.state(), b.state(), what)) {
     std::map<std::string, const ParameterEntry*> left;  // of b
-    for (const auto& p : b.tensors_of(kind)) left[p.name] = &p;
+    // A frozen parameter has a model alone, which is compared as such.
+    const auto is_left_out = [&](const ParameterEntry& p) { return p.frozen && kind != Kind::model; };
+    for (const auto& p : b.tensors_of(kind))
+      if (!is_left_out(p)) left[p.name] = &p;
     const auto add = [&](const ParameterEntry& p, std::string problem) {
       plan.names.push_back({kind, p.name});
       plan.tensors.push_back({path_of(kind, p.name), std::move(problem), p.shape, p.count});
     };
     for (const auto& p : a.tensors_of(kind)) {
+      if (is_left_out(p)) continue;
       const auto other = left.find(p.name);
       const bool in_a = is_comparable(a.state(), kind), in_b = is_comparable(b.state(), kind) && other != left.end();
       if (in_a && !in_b) add(p, "only the first has it");

@@ -14,6 +14,7 @@
 #include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/checkpoint/scattered_rank.h"
 #include "libtrain/io/safetensors.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <nlohmann/json.hpp>
 
@@ -291,6 +292,10 @@ std::string kept_config(const nlohmann::json& provenance, const ExportResult& re
 
 ExportResult export_model(const Reader& source, const std::string& destination, const ExportOptions& options) try {
   const auto& state = source.state();
+  if (plan::has_adapter(state.model))
+    throw base::UsageError(
+        fmt::format("{} has adapters beside its weights, which such a model has no place for", source.path()),
+        "reshard-checkpoint --merge adds them to the weights; convert-checkpoint --to peft writes them alone");
   ExportResult result;
   const auto& record = state.provenance;
   result.family =

@@ -4,14 +4,21 @@
 #include "libtrain/base/index.h"
 #include "libtrain/checkpoint/file_names.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trainyard::checkpoint {
 
 RankBoxes boxes_of_kind(StateShape shape, const RankBoxes& boxes, const std::vector<ParameterEntry>& parameters) {
-  if (shape == StateShape::parameter) return boxes;
+  const bool all = std::none_of(parameters.begin(), parameters.end(), [](const auto& p) { return p.frozen; });
+  if (shape == StateShape::parameter && all) return boxes;
   RankBoxes out;
   for (const auto& stored : boxes) {
+    if (base::at(parameters, stored.tensor).frozen) continue;
+    if (shape == StateShape::parameter) {
+      out.push_back({stored.tensor, out.empty() ? 0 : out.back().end(), stored.box});
+      continue;
+    }
     if (stored.box.start != Dims{}) continue;
     const auto dims = plan::dims_of_state(shape, base::at(parameters, stored.tensor).shape);
     out.push_back({stored.tensor, out.empty() ? 0 : out.back().end(), whole_of(dims)});

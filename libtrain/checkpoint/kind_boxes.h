@@ -14,7 +14,8 @@ namespace trainyard::checkpoint {
 
 // The boxes of a rank's tensors of a shape, from the boxes of its parameters. A state that has a number for each row or
 // column of a parameter is saved whole, by the rank whose boxes hold element 0 of the parameter. Its dataset holds
-// these states back to back, in the order of the boxes. `parameters` have the shapes of the parameters.
+// these states back to back, in the order of the boxes. If parameters are frozen, the boxes of the others lie back to
+// back in the datasets of masters and states. `parameters` have the shapes of the parameters.
 RankBoxes boxes_of_kind(StateShape shape, const RankBoxes& boxes, const std::vector<ParameterEntry>& parameters);
 
 // The boxes of one rank for each kind, and the sizes of its datasets.

@@ -68,7 +68,7 @@ void require_parameters(const Manifest& m, const std::string& where) {
 void require_tensors(const Manifest& m, const std::string& where) {
   for (const auto& kind : kinds_of(m.state))
     for (const auto& p : m.parameters)
-      if (const auto path = path_of(kind, p.name); !m.tensors.contains(path))
+      if (const auto path = path_of(kind, p.name); (kind == Kind::model || !p.frozen) && !m.tensors.contains(path))
         refuse(where, "tensors: {} is missing", path);
 }
 
@@ -123,8 +123,9 @@ std::int64_t elements_of_rank(const Manifest& m, int rank, const std::string& wh
   for (const auto& kind : kinds_of(m.state))
     if (!payloads.contains(path_of(kind))) refuse(where, "{} has no dataset {}", name, path_of(kind));
   const auto elements = payloads.at(path_of(Kind::model)).bytes / base::size_of(m.state.dtype);
+  const KindTensors tensors(m.state.optimizer, m.parameters);
   for (const auto& kind : kinds_of(m.state))
-    if (shape_of(kind, m.state.optimizer) == StateShape::parameter) require_elements(m, rank, kind, elements, where);
+    if (!tensors.factored().contains(kind)) require_elements(m, rank, kind, elements, where);
   return elements;
 }
 

@@ -9,6 +9,7 @@
 #include "libtrain/checkpoint/sealed_json.h"
 #include "libtrain/checkpoint/version_1.h"
 #include "libtrain/io/bulk.h"
+#include "libtrain/plan/model_file/model_problems.h"
 
 #include <charconv>
 #include <cmath>
@@ -205,6 +206,7 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
     read_version_1(o, m);
   } else {
     m.parameters = parameters_from_json(o);
+    if (plan::problems(m.state.model).empty()) mark_frozen(m.state.model, m.parameters);
     read_grid(o, m);
     require_consistent(m, where);
   }

@@ -36,14 +36,21 @@ std::uint64_t fingerprint_of(const float* values, std::int64_t count, base::DTyp
 }  // namespace
 
 ReadSums::ReadSums(const Reader& reader, int threads)
-    : reader_(reader), threads_(threads), tensors_(reader.tensors()), sums_(tensors_.size()) {}
+    : reader_(reader), threads_(threads), tensors_(reader.tensors()), sums_(tensors_.size()), trained_before_{0} {
+  for (const auto& p : reader.manifest().parameters)
+    trained_before_.push_back(trained_before_.back() + (p.frozen ? 0 : 1));
+}
 
-// Index into tensors_, which are ordered by kind, then by parameter.
+// Index into tensors_, which are ordered by kind, then by parameter. Frozen parameters have a model alone.
 std::size_t ReadSums::place_of(const Kind& kind, const std::string& name) const {
-  const auto stored = kind == Kind::master ? exact_weights(reader_.state()) : kind;
+  const auto& parameters = reader_.manifest().parameters;
+  const auto number = reader_.number_of(name);
+  const auto stored =
+      kind == Kind::master ? (parameters[number].frozen ? Kind::model : exact_weights(reader_.state())) : kind;
   const auto kinds = kinds_of(reader_.state());
   const auto k = base::size(std::find(kinds.begin(), kinds.end(), stored) - kinds.begin());
-  return k * reader_.manifest().parameters.size() + reader_.number_of(name);
+  if (k == 0) return number;
+  return parameters.size() + (k - 1) * trained_before_.back() + trained_before_[number];
 }
 
 void ReadSums::add(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
@@ -122,7 +129,7 @@ void ReadSums::require() const {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     const auto& [fingerprint, elements] = sums_[i];
     const auto& of_kind = reader_.tensors_of(tensors_[i].kind);
-    const auto count = static_cast<std::uint64_t>(of_kind[i % of_kind.size()].count);
+    const auto count = static_cast<std::uint64_t>(of_kind[reader_.number_of(tensors_[i].name)].count);
     if (elements == 0 || elements % count != 0) continue;
     if (const auto expected = elements / count * tensors_[i].fingerprint; fingerprint != expected)
       throw base::InputError(fmt::format("{}: {} was read with fingerprint {}, expected {}", reader_.path(),

@@ -53,7 +53,8 @@ class ReadSums {
   const Reader& reader_;
   int threads_;
   std::vector<TensorInfo> tensors_;
-  std::vector<Sum> sums_;  // one for each tensor
+  std::vector<Sum> sums_;                    // one for each tensor
+  std::vector<std::size_t> trained_before_;  // of each parameter, and of all: those before it that are not frozen
 };
 
 }  // namespace trainyard::checkpoint

@@ -149,6 +149,7 @@ std::vector<TensorInfo> Reader::tensors() const {
   std::vector<TensorInfo> out;
   for (const auto& kind : kinds_of(state()))
     for (const auto& p : tensors_of(kind)) {
+      if (p.frozen && kind != Kind::model) continue;
       TensorInfo t{path_of(kind, p.name), p.name, kind, p.shape, dtype_of(kind, state()), 0, 0, p.aliases};
       if (const auto at = manifest().tensors.find(t.path); at != manifest().tensors.end()) {
         t.norm = at->second.norm;
@@ -157,6 +158,11 @@ std::vector<TensorInfo> Reader::tensors() const {
       out.push_back(std::move(t));
     }
   return out;
+}
+
+bool Reader::holds(const plan::FlatGroup& flat_group) const {
+  return std::any_of(flat_group.parameters.begin(), flat_group.parameters.end(),
+                     [&](const auto& p) { return known_->numbers.contains(p.name); });
 }
 
 std::size_t Reader::number_of(const std::string& name) const {
@@ -222,7 +228,10 @@ void Reader::read_run(int rank, const Kind& kind, const Run& run, float* out) {
 }
 
 void Reader::read_boxes(const Kind& kind, const std::string& name, const std::vector<Box>& boxes, float* out) {
-  const auto stored_kind = kind == Kind::master ? exact_weights(state()) : kind;
+  const auto number = number_of(name);
+  const bool frozen = manifest().parameters[number].frozen;
+  const auto stored_kind = kind == Kind::master ? (frozen ? Kind::model : exact_weights(state())) : kind;
+  TRAINYARD_ASSERT(known_->tensors.has(stored_kind, number), "{} of {}, which is frozen", kind.name(), name);
   if (state().contents == Contents::model && stored_kind != Kind::model)
     throw base::InputError(fmt::format("{} holds the weights alone, without the states of the optimizer", path_),
                            base::text("a new run begins with its weights: $init-from"));
@@ -231,7 +240,6 @@ void Reader::read_boxes(const Kind& kind, const std::string& name, const std::ve
         fmt::format("{} holds no state '{}': its optimizer is {}, with {}", path_, stored_kind.name(),
                     state().optimizer.name, fmt::join(state().optimizer.states, ", ")),
         "take the optimizer of the run that wrote it");
-  const auto number = number_of(name);
   const auto dims = tensors_of(stored_kind)[number].shape.size();
   for (const auto& place :
        known_->places_of(stored_kind)[number]) {  // in the order of the files, so that a block is read once
@@ -247,7 +255,7 @@ void Reader::read_boxes(const Kind& kind, const std::string& name, const std::ve
 
 void Reader::read_tensor(const Kind& kind, const std::string& name, std::int64_t first, std::int64_t count,
                          float* out) {
-  const auto& p = tensors_of(kind)[number_of(name)];
+  const auto& p = tensors_of(kind == Kind::master ? Kind::model : kind)[number_of(name)];
   TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count,
                    "{}: elements {} + {} of {}", name, first, count, p.count);
   read_boxes(kind, name, boxes_of_range(p.shape, first, count), out);

@@ -67,6 +67,7 @@ class Reader {
   // it.
   const std::string& view_problem() const { return view_problem_; }
   std::vector<TensorInfo> tensors() const;  // by kind (kinds_of), then in the order of the manifest's parameters
+  bool holds(const plan::FlatGroup& flat_group) const;   // any of its parameters
   std::size_t number_of(const std::string& name) const;  // index of a parameter in the manifest
   // The parameters with the shape and count that their tensors of a kind have, in the order of the manifest.
   const std::vector<ParameterEntry>& tensors_of(const Kind& kind) const { return known_->tensors.of(kind); }
@@ -75,9 +76,9 @@ class Reader {
   // Reads the shard of `flat_group` that rank `rank` of `topology` has into `out` as f32; the group is one of the
   // reading model. `out` has plan::layout(flat_group, topology).shard elements. Narrow values are widened, and padding
   // is 0. Parameters are found by name; a name or shape that the checkpoint does not have is an error. If the
-  // checkpoint has no Kind::master, its model is read instead. Asking for a state that the checkpoint does not hold is
-  // an error. The checksum of every block is compared before any of its bytes is returned. A state of rows or columns
-  // has no shards: std::logic_error.
+  // checkpoint has no Kind::master, or none of a frozen parameter, its model is read instead. Asking for a state that
+  // the checkpoint does not hold is an error. The checksum of every block is compared before any of its bytes is
+  // returned. A state of rows or columns has no shards: std::logic_error.
   void read_shard(const Kind& kind, const plan::FlatGroup& flat_group, const plan::Topology& topology, int rank,
                   float* out);
   // The same for a part of a shard; `out` has range.count elements.

@@ -7,6 +7,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/parts.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 #include <array>
@@ -206,7 +207,8 @@ void Resharding::put(const Kind& kind, std::int32_t tensor, const Run& run, cons
   target_.places().for_each(target_.tensors().shape_of(kind), tensor, run.element, run.count,
                             [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
                               if (auto& rank = target_.rank(r); !rank.is_kept())
-                                rank.write(kind, at, count, data + (element - run.element) * size, hands.writing);
+                                rank.write(kind, rank.place_in(kind, at), count, data + (element - run.element) * size,
+                                           hands.writing);
                             });
 }
 
@@ -224,7 +226,7 @@ void Resharding::put_cast(const Copy& copy, std::int32_t tensor, const Run& run,
         if (rank.is_kept()) return;
         const auto* from = hands.cast.data() + (element - run.element) * size;
         made += base::fingerprint(from, count, static_cast<int>(size), static_cast<std::uint64_t>(element));
-        rank.write(copy.to, at, count, from, hands.writing);
+        rank.write(copy.to, rank.place_in(copy.to, at), count, from, hands.writing);
       });
 }
 
@@ -241,6 +243,7 @@ void Resharding::prove(const Manifest& written) const {
     for (const auto& copy : copies) origin[copy.to] = copy.casts() ? std::nullopt : std::optional(kind);
   for (const auto& p : written.parameters)
     for (const auto& kind : kinds_of(to_)) {
+      if (p.frozen && kind != Kind::model) continue;
       const auto path = path_of(kind, p.name);
       auto expected = std::uint64_t{0};
       if (const auto of = origin.at(kind)) {
@@ -274,6 +277,11 @@ ReshardResult reshard(const Reader& source, const std::string& destination, cons
                       const ReshardOptions& options) try {
   const auto ranks = ranks_of_layout(source.manifest(), layout);
   auto state = state_of_layout(source.state(), layout, ranks);
+  if (plan::has_adapter(state.model) && state.dtype != source.state().dtype)
+    throw base::UsageError(
+        fmt::format("{} has adapters beside frozen weights, which are kept in {} alone: they cannot become {}",
+                    source.path(), base::name_of(source.state().dtype), base::name_of(state.dtype)),
+        "leave out --dtype; reshard-checkpoint --merge makes weights of another dtype");
   state.writer = purpose_of("reshard", {&source}, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks,
                        {options.existing, {source.path()}, options.threads, options.history, options.free_bytes, [&] {

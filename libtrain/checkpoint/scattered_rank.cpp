@@ -31,6 +31,11 @@ ScatteredRank::ScatteredRank(std::string base_path, const RunState& state, const
                              const SavedShards& shards, int rank)
     : base_path_(std::move(base_path)), state_(state), all_tensors_(tensors), rank_(rank),
       ranks_(shards.topology().world()), boxes_(shards.boxes(rank)), of_kinds_(boxes_, shards.elements(rank), tensors) {
+  std::int64_t next = 0;
+  for (const auto& stored : boxes_) {
+    const bool trained = !base::at(tensors.parameters(), stored.tensor).frozen;
+    trained_offsets_.push_back(trained ? std::exchange(next, next + stored.box.elements()) : -1);
+  }
 }
 
 std::int64_t ScatteredRank::payload_bytes() const {
@@ -58,6 +63,17 @@ bool ScatteredRank::keep_finished() {
   }
   finished_ = true;
   return true;
+}
+
+std::int64_t ScatteredRank::place_in(const Kind& kind, std::int64_t at) const {
+  const auto factored = all_tensors_.factored().find(kind);
+  if (factored == all_tensors_.factored().end() || factored->second.shape != StateShape::parameter) return at;
+  const auto behind = std::upper_bound(boxes_.begin(), boxes_.end(), at,
+                                       [](std::int64_t element, const StoredBox& b) { return element < b.offset; });
+  const auto number = behind - boxes_.begin() - 1;
+  TRAINYARD_ASSERT(number >= 0 && base::at(trained_offsets_, number) >= 0, "element {} of {} is of no box", at,
+                   path_of(kind));
+  return base::at(trained_offsets_, number) + at - base::at(boxes_, number).offset;
 }
 
 std::int64_t ScatteredRank::per_block(const Kind& kind) const {

@@ -55,6 +55,9 @@ class ScatteredRank {
 
   std::int64_t payload_bytes() const;
   const RankBoxes& boxes(const Kind& kind) const { return of_kinds_.of(kind); }
+  // Where element `at` of the datasets of parameters (Places) lies in the dataset of a kind whose tensors have the
+  // shape of their parameters: elsewhere if the kind leaves out frozen parameters.
+  std::int64_t place_in(const Kind& kind, std::int64_t at) const;
   bool is_finished() const { return finished_; }
   bool is_kept() const { return finished_ && file_ == nullptr; }  // by an earlier start: nothing more is written
   // Statistics of what was written of each tensor, once the file is finished.
@@ -87,6 +90,8 @@ class ScatteredRank {
   int rank_, ranks_;
   RankBoxes boxes_;
   KindBoxes of_kinds_;
+  // Of each box, where it lies in the datasets of kinds that leave out frozen parameters; -1: nowhere.
+  std::vector<std::int64_t> trained_offsets_;
   std::unique_ptr<RankFile> file_;
   std::map<Kind, Payload> payloads_;
   std::atomic<std::int64_t> blocks_left_{0};

@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/tensor_table.h"
 
 #include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 
@@ -39,9 +40,17 @@ Kind exact_weights(const RunState& state) { return has(state, Kind::master) ? Ki
 std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model) {
   std::vector<ParameterEntry> all;
   for (const auto& flat_group : plan::flat_groups(model))
-    for (const auto& p : flat_group.parameters) all.push_back({p.name, p.shape, p.count(), {}});
+    for (const auto& p : flat_group.parameters)
+      all.push_back({p.name, p.shape, p.count(), {}, p.update.kind == plan::Update::Kind::frozen});
   if (model.tied) all.front().aliases = {"head.weight"};
   return all;
+}
+
+void mark_frozen(const plan::ModelConfig& model, std::vector<ParameterEntry>& parameters) {
+  if (!plan::has_adapter(model)) return;
+  const auto expected = parameters_of(model);
+  for (std::size_t i = 0; i < parameters.size() && expected.size() == parameters.size(); ++i)
+    parameters[i].frozen = expected[i].frozen;
 }
 
 StateShape shape_of(const Kind& kind, const StoredOptimizer& optimizer) {
@@ -60,11 +69,23 @@ KindTensors::KindTensors(const StoredOptimizer& optimizer, const std::vector<Par
     }
     factored_[Kind::state(name)] = {shape, std::move(tensors)};
   }
+  if (std::none_of(parameters.begin(), parameters.end(), [](const auto& p) { return p.frozen; })) return;
+  std::vector<Kind> kinds{Kind::master};
+  for (const auto& state : optimizer.states) kinds.push_back(Kind::state(state));
+  for (const auto& kind : kinds) {
+    auto& of = factored_.try_emplace(kind, Factored{StateShape::parameter, parameters}).first->second;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].frozen) of.tensors[i].shape = {}, of.tensors[i].count = 0;
+  }
 }
 
 const std::vector<ParameterEntry>& KindTensors::of(const Kind& kind) const {
   const auto found = factored_.find(kind);
   return found == factored_.end() ? *parameters_ : found->second.tensors;
+}
+
+bool KindTensors::has(const Kind& kind, std::size_t parameter) const {
+  return kind == Kind::model || !(*parameters_)[parameter].frozen;
 }
 
 StateShape KindTensors::shape_of(const Kind& kind) const {

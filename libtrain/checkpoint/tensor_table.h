@@ -48,22 +48,27 @@ std::vector<Kind> kinds_of(const RunState& state);
 bool has(const RunState& state, const Kind& kind);  // is it one of kinds_of?
 Kind exact_weights(const RunState& state);          // the weights in the highest precision: master, or else model
 
-// A parameter. It has one logical tensor of every kind. The tensors of most kinds have its shape (KindTensors).
+// A parameter. It has one logical tensor of every kind, or of the model alone if it is frozen. The tensors of most
+// kinds have its shape (KindTensors).
 struct ParameterEntry {
   std::string name;
   Shape shape;
   std::int64_t count = 0;
   std::vector<std::string> aliases;  // names of other occurrences of the same weights
+  bool frozen = false;               // no step changes it; follows from the model
   bool operator==(const ParameterEntry&) const = default;
 };
 
 std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model);
+// Sets `frozen` of parameters that were read, if they are as many as those of the model.
+void mark_frozen(const plan::ModelConfig& model, std::vector<ParameterEntry>& parameters);
 
 // The shape of a kind's tensors. A model and a master have that of their parameters.
 StateShape shape_of(const Kind& kind, const StoredOptimizer& optimizer);
 
 // The tensors of each kind: the parameters, with the shape and count that their tensors of the kind have. They are in
-// the order of the parameters.
+// the order of the parameters. A frozen parameter has no master and no states: their shapes are empty and their counts
+// 0.
 class KindTensors {
  public:
   // Shares `parameters`, which must outlive it.
@@ -73,12 +78,14 @@ class KindTensors {
   const std::vector<ParameterEntry>& of(const Kind& kind) const;
   StateShape shape_of(const Kind& kind) const;
 
-  // The kinds whose tensors have a number for each row or column of a parameter.
+  // The kinds that do not have a tensor of the shape of each parameter: those whose tensors have a number for each row
+  // or column, and those that leave out frozen parameters.
   struct Factored {
     StateShape shape = StateShape::rows;
     std::vector<ParameterEntry> tensors;
   };
   const std::map<Kind, Factored>& factored() const { return factored_; }
+  bool has(const Kind& kind, std::size_t parameter) const;  // does the kind have a tensor of the parameter?
 
  private:
   const std::vector<ParameterEntry>* parameters_;

@@ -66,6 +66,7 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
     for (const auto& kind : kinds_of(m.state)) {
       const auto places = places_of(boxes, kind, m.parameters.size());
       for (std::size_t i = 0; i < m.parameters.size(); ++i) {
+        if (!tensors.has(kind, i)) continue;
         const auto& p = tensors.of(kind)[i];
         const auto name = path_of(kind, p.name);
         file.create_virtual(name, dtype_of(kind, m.state), p.shape, parts_of(m, kind, p, places[i]));

@@ -49,9 +49,11 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   // run
   std::string model = "gpt2-micro";  // preset or TOML file
   std::int64_t lanes = 0;            // reduction lanes; 0: not given (from_plan, from_checkpoint)
-  std::string data;                  // folders of token shards (data::sets_of)
-  std::string output;                // run folder
-  std::string plan;                  // plan.json of partition-model, or auto_plan
+  std::string adapter, adapter_on;   // plan::AdapterSettings
+  double adapter_alpha = 0;
+  std::string data;    // folders of token shards (data::sets_of)
+  std::string output;  // run folder
+  std::string plan;    // plan.json of partition-model, or auto_plan
   std::int64_t steps = 100;
   std::uint64_t seed = 1;
   std::string document_mask = "off";

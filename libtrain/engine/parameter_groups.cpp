@@ -145,10 +145,10 @@ void ParameterRules::apply(plan::FlatGroup& flat_group, std::int64_t layers) con
   for (auto& parameter : flat_group.parameters) {
     parameter.rate_scale *= of_layer;
     for (const auto& group : groups) {
-      if (!matches(group, parameter)) continue;
+      if (!matches(group, parameter) || parameter.update.kind == plan::Update::Kind::frozen) continue;
       if (group.rate_scale) parameter.rate_scale = of_layer * *group.rate_scale;
       if (group.weight_decay) parameter.weight_decay = group.weight_decay;
-      if (group.frozen) parameter.update = {plan::Update::Kind::frozen};
+      if (group.frozen) parameter.update = {plan::Update::Kind::kept};
     }
   }
 }

@@ -163,7 +163,8 @@ class ShardReading {
   std::vector<std::byte> tile_;
 };
 
-void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reader, checkpoint::ReadSums& sums) {
+void read_shards(const Start& start, std::uint64_t seed, Trainer& trainer, checkpoint::Reader& reader,
+                 checkpoint::ReadSums& sums) {
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
@@ -171,6 +172,14 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
   for (int u = 0; u < context.flat_groups(); ++u) {
     const plan::ShardRange all{0, context.layout(u).shard};
     const auto held = states.held_of_master();
+    if (start.weights_only && !reader.holds(context.flat_group(u))) {  // adapters beside weights that had none
+      trainer.store().initialize(seed, u);
+      continue;
+    }
+    if (states.masters().is_narrow_and_frozen(u)) {
+      reading.read(checkpoint::Kind::master, u, all, trainer.store().weights().own_shard(u));
+      continue;
+    }
     if (context.is_offloaded(u, held)) reading.read_to_disk(checkpoint::Kind::master, u, held, 0);
     else if (states.masters().are_f32()) reading.read(checkpoint::Kind::master, u, all, states.master_shard(u));
     else reading.read_masters(u, states.masters());
@@ -179,6 +188,7 @@ void read_shards(const Start& start, Trainer& trainer, checkpoint::Reader& reade
       const bool on_disk = context.is_offloaded(u, plan::Held::state, s);
       if (on_disk && start.weights_only) context.offloaded->clear(u, plan::Held::state, s);
       else if (on_disk) reading.read_to_disk(kind, u, plan::Held::state, s);
+      else if (context.is_frozen(u)) continue;
       else if (start.weights_only) tensor::clear(exec, states.state_shard(s, u));
       else reading.read(kind, u, all, states.state_shard(s, u));
     }
@@ -372,7 +382,7 @@ nlohmann::json values_of_start(const Start& start, Trainer& trainer, World& worl
     const auto read = [&] {
       reader.emplace(start.path, checkpoint::Reader::Check::as_needed);
       sums.emplace(*reader, trainer.compute().threads());
-      read_shards(start, trainer, *reader, *sums);
+      read_shards(start, setup.config.seed, trainer, *reader, *sums);
       read_factored_states(start, trainer, *reader, *sums);
     };
     or_stop_unread(setup.config, [&] { checkpoint::reading({start.path}, read, checkpoint::Seen::listed); });

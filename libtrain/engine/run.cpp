@@ -224,8 +224,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     if (!start.path.empty())
       note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
     if (!loop) {
-      note(fmt::format("model {}: {} parameters, context {}", setup.plan.model.name,
-                       base::count_text(plan::parameter_count(setup.plan.model)), setup.plan.model.context));
+      note(fmt::format("model {}: {} parameters{}, context {}", setup.plan.model.name,
+                       base::count_text(plan::parameter_count(setup.plan.model)), plan::trained_text(setup.plan.model),
+                       setup.plan.model.context));
       note(parallel_layout_text(setup.plan));
       if (const auto ramp = ramp_line(setup, start); !ramp.empty()) note(ramp.substr(0, ramp.size() - 1));
       note(planned_reading(setup, start));

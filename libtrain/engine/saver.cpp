@@ -26,6 +26,8 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
   using checkpoint::Kind;
   const auto optimizer = checkpoint::StoredOptimizer::of(*context.shape.optimizer);
   const auto kinds = checkpoint::kinds_of(context.shape.working, checkpoint::Contents::all, optimizer);
+  bool some_are_frozen = false;
+  for (int u = 0; u < context.flat_groups(); ++u) some_are_frozen = some_are_frozen || context.is_frozen(u);
   auto* const begin = static_cast<char*>(arena.allocate_bytes(0));
   for (int u = 0; u < context.flat_groups(); ++u) {
     const auto shard = context.layout(u).shard;
@@ -33,27 +35,48 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
     for (const auto& kind : kinds) {
       if (checkpoint::shape_of(kind, optimizer) != plan::OptimizerState::Shape::parameter) continue;
       const auto dtype = checkpoint::dtype_of(kind, context.shape.working, context.shape.optimizer->state_dtype());
+      if (kind != Kind::model && context.is_frozen(u)) continue;
       const auto [held, state] = place_of(kind);
       copies[kind] =
           context.is_offloaded(u, held, state) ? base::View(nullptr, dtype, {shard}) : arena.allocate(dtype, {shard});
     }
     if (base::at(context.set.borrowed, u)) continue;  // its owner saves it
-    for (const auto& range :
-         plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank)) {
-      ranges_.push_back({u, range});
-      for (const auto& [kind, copy] : copies)
+    const auto ranges =
+        plan::counted_ranges(context.flat_group(u), context.layout(u), context.world.topology, context.world.rank);
+    for (const auto& [kind, copy] : copies)
+      for (const auto& range : some_are_frozen&& kind != Kind::model ? without_gaps(u, ranges) : ranges) {
+        ranges_[kind].push_back({u, range});
         shards_.views[kind].push_back(copy ? params::flat_range(copy, range.begin, range.end - range.begin)
                                            : base::View(nullptr, copy.dtype, {range.end - range.begin}));
-    }
+      }
   }
   place_factored_states(arena);
   snapshot_ = {begin, base::size(arena.used_bytes())};
   shards_.read = [this](const Kind& kind, std::size_t view, std::int64_t first, base::View to) {
-    const auto& saved = ranges_.at(view);
+    const auto& saved = ranges_.at(kind).at(view);
     const auto [held, state] = place_of(kind);
     context_.offloaded->read(saved.flat_group, held, state, saved.range.begin + first, to);
   };
   thread_ = base::start_thread("checkpoint", [this] { work(); });
+}
+
+// The elements of parameters in ranges of this rank's shard. Where parameters are frozen, the states of the others lie
+// back to back in the file (checkpoint/kind_boxes.h).
+std::vector<plan::ShardRange> Saver::without_gaps(int u, const std::vector<plan::ShardRange>& ranges) const {
+  const auto& layout = context_.layout(u);
+  const auto& topology = context_.world.topology;
+  const auto rank = context_.world.rank;
+  const auto shard = plan::place_in_group(topology, rank, context_.flat_group(u).group) * layout.shard;
+  std::vector<plan::ShardRange> out;
+  for (const auto& range : ranges)
+    for (const auto& held : plan::held_ranges(layout, shard + range.begin, shard + range.end)) {
+      const auto& p = context_.flat_group(u).parameters[held.parameter];
+      std::int64_t count = 0;  // without stored rows beyond the logical ones
+      for (const auto& box : checkpoint::boxes_of_held(p, plan::held_part(p, topology, rank), held.first, held.count))
+        count += box.elements();
+      if (count > 0) out.push_back({range.begin + held.at, range.begin + held.at + count});
+    }
+  return out;
 }
 
 // Every rank has memory for all of them, as the plan says, although each is saved by one rank.
@@ -104,20 +127,20 @@ void Saver::take(const checkpoint::RunState& state) {
   rethrow_failure();
   const base::TraceScope traced(base::traced::save, "snapshot", {state.step});
   if (context_.offloaded != nullptr) context_.offloaded->finish_update();
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    const auto& [u, range] = ranges_[i];
-    const auto copy = [&, begin = range.begin](const checkpoint::Kind& kind, base::View shard) {
+  auto& states = store_.states();
+  for (const auto& [kind, ranges] : ranges_)
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const auto& [u, range] = ranges[i];
       const auto to = shards_.views.at(kind)[i];
-      if (to) tensor::copy(context_.compute, params::flat_range(shard, begin, to.count()), to);
-    };
-    auto& states = store_.states();
-    copy(checkpoint::Kind::model, store_.weights().own_shard(u));
-    if (const auto masters = shards_.views.find(checkpoint::Kind::master);
-        masters != shards_.views.end() && masters->second[i])
-      states.masters().read(u, range.begin, masters->second[i]);
-    for (std::size_t s = 0; s < states.kind().element_states(); ++s)
-      copy(checkpoint::Kind::state(states.kind().states[s].name), states.state_shard(s, u));
-  }
+      if (!to) continue;
+      if (kind == checkpoint::Kind::master) {
+        states.masters().read(u, range.begin, to);
+        continue;
+      }
+      const auto shard = kind == checkpoint::Kind::model ? store_.weights().own_shard(u)
+                                                         : states.state_shard(place_of(kind).second, u);
+      tensor::copy(context_.compute, params::flat_range(shard, range.begin, to.count()), to);
+    }
   for (const auto& [s, u, p, copy] : factored_)
     tensor::copy(context_.compute, store_.states().factored_state(s, u, p), copy);
   context_.compute.synchronize();

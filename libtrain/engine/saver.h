@@ -13,6 +13,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -51,6 +52,7 @@ class Saver {
   void rethrow_failure() const;
 
  private:
+  std::vector<plan::ShardRange> without_gaps(int flat_group, const std::vector<plan::ShardRange>& ranges) const;
   void place_factored_states(tensor::Arena& arena);
   std::pair<plan::Held, std::size_t> place_of(const checkpoint::Kind& kind) const;
   void enqueue_write();
@@ -68,7 +70,7 @@ class Saver {
     int flat_group;
     plan::ShardRange range;  // of the rank's shard
   };
-  std::vector<Saved> ranges_;
+  std::map<checkpoint::Kind, std::vector<Saved>> ranges_;  // of the views of each kind
   // A state of rows or columns that the rank saves, and its place in the snapshot.
   struct SavedState {
     std::size_t state;  // in OptimizerKind::states

@@ -14,6 +14,7 @@
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/data_use.h"
+#include "libtrain/plan/model_file/adapter_setting.h"
 #include "libtrain/plan/model_file/load_model.h"
 #include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/prediction.h"
@@ -33,8 +34,11 @@ base::DeviceKind device_kind(const RunConfig& c) {
 }
 
 plan::ModelConfig named_model(const RunConfig& c) {
-  if (c.from_checkpoint.model) return *c.from_checkpoint.model;
-  return c.from_plan.model ? *c.from_plan.model : plan::load_model(c.model, io::read_layout_file);
+  auto model = c.from_checkpoint.model ? *c.from_checkpoint.model
+               : c.from_plan.model     ? *c.from_plan.model
+                                       : plan::load_model(c.model, io::read_layout_file);
+  plan::take_adapter({c.adapter, c.adapter_on, c.adapter_alpha}, model);
+  return model;
 }
 
 // InputError if a model has other tokens than the data, or if a plan was made for another vocabulary: its sizes would

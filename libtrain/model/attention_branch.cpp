@@ -6,12 +6,14 @@
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/kv_cache.h"
 #include "libtrain/model/shared_sum.h"
+#include "libtrain/plan/blocks/adapter.h"
 #include "libtrain/plan/blocks/attention.h"
 #include "libtrain/plan/spec/block_layout.h"
 #include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace trainyard::model {
 
@@ -31,7 +33,7 @@ AttentionBranch::AttentionBranch(const BranchSpec& spec)
     : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.flat_group)), norm_(spec.model, spec.flat_group),
       output_weight_(plan::index_of(spec.flat_group, "attention.output.weight")),
       output_bias_(plan::find_index(spec.flat_group, "attention.output.bias")),
-      probabilities_(spec.flat_group.name + ".attention", spec.model.dropout_attention) {}
+      probabilities_(spec.flat_group.name + ".attention", spec.model.dropout_attention), adapters_(spec) {}
 
 AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths& w) {
   return {qkv.columns(0, w.q), qkv.columns(w.q, w.kv), qkv.columns(w.q + w.kv, w.kv)};
@@ -83,7 +85,10 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
   const plan::Widths w(model_, step.collectives->ranks());
   {
     tensor::ArenaScope scope(step.exec.scratch());
-    qkv_.forward(step.exec, lease, all_rows(step, t["normed"]), t["qkv"]);
+    const auto normed = all_rows(step, t["normed"]);
+    qkv_.forward(step.exec, lease, normed, t["qkv"]);
+    const auto [q, k, v] = split(t["qkv"], w);
+    adapters_.add_outputs(step, normed, {{"q", q}, {"k", k}, {"v", v}}, t);
   }
   if (norm_.exists()) norm_.sum_squares(step, t);
   norm_and_rotate(step, lease, t);
@@ -97,9 +102,11 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
                                            .out = t["attended"],
                                            .lse = t["logsumexp"]});
   else attend_to_cache(step, heads, t["attended"], t["logsumexp"]);
-  if (output)
-    shared_forward(step, t["attended"], lease.weight(output_weight_),
-                   output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w, output);
+  adapters_.begin_inputs(step, "o", t["attended"], t);
+  if (!output) return;
+  shared_forward(step, t["attended"], lease.weight(output_weight_),
+                 output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w, output);
+  adapters_.add_inputs(step, "o", t, output);
 }
 
 // Stores the new keys and values. A first pass is then ordinary attention; later ones attend to their caches.
@@ -129,6 +136,7 @@ void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View
 
 void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,
                                              const SavedSet& t) const {
+  if (!grads.wanted()) return;
   kernels::linear_backward_weight(step.exec, d_output, t["attended"], grads.gradient(output_weight_),
                                   output_bias_ < 0 ? base::View{} : grads.gradient(output_bias_));
 }
@@ -144,6 +152,7 @@ void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, co
                                 ? base::View(g.place.data, g.place.dtype, {g.d_qkv.rows(), w.q}, g.place.device)
                                 : step.exec.scratch().allocate(step.dtype, {g.d_qkv.rows(), w.q});
     kernels::linear_backward_input(step.exec, g.d_output, lease.weight(output_weight_), d_attended);
+    adapters_.backward_inputs(step, {.target = "o", .dy = g.d_output, .x = t["attended"], .dx = d_attended}, t);
     kernels::attention_backward(step.exec, {.shape = geometry(step),
                                             .q = heads.q,
                                             .k = heads.k,
@@ -201,14 +210,19 @@ void AttentionBranch::backward(Step& step, const params::Lease& lease, const par
   const auto rows = apart ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
   // On one rank d_qkv serves as the place if it is wide enough, because nothing is in it yet.
   const auto d_output = gradient.all_rows(step, apart ? rows : d_qkv.columns(0, std::min(model_.hidden, d_qkv.cols())));
-  const AllRows normed(step, t["normed"]);
+  std::optional<AllRows> normed;
+  if (plan::reads_input_in_backward(model_, "attention")) normed.emplace(step, t["normed"]);
   output_weight_gradient(step, grads, d_output, t);
   backward_to_qkv(step, lease, t,
                   {.d_output = d_output,
                    .place = d_normed,
                    .d_qkv = d_qkv,
                    .norm_gradients = norm_.exists() ? norm_.gradients(grads) : QueryKeyNorm::Pair()});
-  qkv_.backward(step, lease, grads, {.dy = d_qkv, .widths = w, .x = normed, .dx = d_normed});
+  if (!plan::has_adapter(model_))
+    return qkv_.backward(step, lease, grads, {.dy = d_qkv, .widths = w, .x = *normed, .dx = d_normed});
+  qkv_.input_gradient(step, lease, d_qkv, w, d_normed);
+  const auto [q, k, v] = split(d_qkv, w);
+  if (normed) adapters_.backward_outputs(step, normed->get(), {{"q", q}, {"k", k}, {"v", v}}, t, d_normed);
 }
 
 }  // namespace trainyard::model

@@ -3,6 +3,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/rotary/rotary.h"
+#include "libtrain/model/adapters.h"
 #include "libtrain/model/branch.h"
 #include "libtrain/model/fused_linear.h"
 #include "libtrain/model/query_key_norm.h"
@@ -48,6 +49,7 @@ class AttentionBranch : public Branch {
   QueryKeyNorm norm_;
   int output_weight_, output_bias_;
   DropoutSite probabilities_;
+  Adapters adapters_;
 };
 
 }  // namespace trainyard::model

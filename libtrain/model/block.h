@@ -131,6 +131,9 @@ struct Step {
   plan::Recompute recompute = plan::Recompute::none;   // selective: a layer keeps only plan::Stays::always
   // apart: input_gradients and later weight_gradients replace backward.
   plan::WeightGradients weight_gradients = plan::WeightGradients::with_inputs;
+  // The weights of a layer's adapters, and in backward where their gradients go, while the layer runs.
+  const params::Lease* adapter = nullptr;
+  const params::Grads* adapter_gradients = nullptr;
   const AttentionLists* lists = nullptr;  // set if a layer has block-sparse attention (plan::is_sparse)
   // i64 on the device, a row for each layer with experts in the whole model (kernels/gate_record). Training adds what
   // its gates did. Empty: not wanted, or another tensor-parallel rank records it.

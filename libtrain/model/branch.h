@@ -61,7 +61,7 @@ class Branch {
   // marks none.
   virtual void make_again(Step&, const SavedSet&) const {}
   // Overwrites d_normed [own rows, hidden], which may serve as scratch before, and every gradient of the branch's
-  // parameters.
+  // parameters that `grads` wants.
   virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                         const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
   // The two halves of backward, for a kind that says makes_weight_gradients_apart (plan::BranchKind). d_output, the
@@ -86,7 +86,8 @@ struct BranchSpec {
   // leases it in forward, and leases and commits it in backward.
   const plan::FlatGroup* own = nullptr;
   plan::Occurrence own_occurrence = {};
-  plan::ExpertShare experts = {};  // of the layer's experts, what the rank holds
+  const plan::FlatGroup* adapter = nullptr;  // the layer's adapters, if it has some (model/adapters.h)
+  plan::ExpertShare experts = {};            // of the layer's experts, what the rank holds
 };
 
 }  // namespace trainyard::model

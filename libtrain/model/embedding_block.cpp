@@ -86,7 +86,12 @@ void EmbeddingBlock::look_up_together(Step& step, base::View table, base::View p
                          out);
 }
 
+// Nobody reads the gradient of what frozen tables give.
 void EmbeddingBlock::backward(Step& step, Flow& flow, Saved& saved) {
+  if (plan::has_adapter(model_)) {
+    if (norm_) SavedSet::pop(saved, tensors(step, plan::Pass::train));
+    return;
+  }
   if (dropout_.active(step)) kernels::dropout_backward(step.exec, dropout_.of(step), flow.main, flow.main);
   if (norm_) {
     const auto lease = step.store->lease(*normed_);
@@ -99,6 +104,7 @@ void EmbeddingBlock::backward(Step& step, Flow& flow, Saved& saved) {
 }
 
 void EmbeddingBlock::input_gradients(Step& step, Flow& flow, Saved& saved) {
+  if (plan::has_adapter(model_)) return backward(step, flow, saved);
   if (dropout_.active(step)) kernels::dropout_backward(step.exec, dropout_.of(step), flow.main, flow.main);
   if (!norm_) return;
   const auto lease = step.store->lease(*normed_);
@@ -107,6 +113,7 @@ void EmbeddingBlock::input_gradients(Step& step, Flow& flow, Saved& saved) {
 }
 
 void EmbeddingBlock::weight_gradients(Step& step, Flow& flow, Saved& saved) {
+  if (plan::has_adapter(model_)) return;
   if (norm_) {
     auto grads = step.store->grads(*normed_);
     hand_over_gradients(step, *norm_, SavedSet::pop(saved, tensors(step, plan::Pass::train)), grads);

@@ -5,8 +5,11 @@
 #include "kernels/linear/linear.h"
 #include "libtrain/model/activation_form.h"
 #include "libtrain/model/shared_sum.h"
+#include "libtrain/plan/blocks/adapter.h"
 #include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
+
+#include <optional>
 
 namespace trainyard::model {
 
@@ -26,29 +29,43 @@ std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const st
 FeedForwardBranch::FeedForwardBranch(const BranchSpec& spec, const std::string& name)
     : model_(spec.model), names_(name), inner_indices_(inner_indices(spec, name)), inner_(inner_indices_),
       down_weight_(plan::index_of(spec.flat_group, name + ".down.weight")),
-      down_bias_(plan::find_index(spec.flat_group, name + ".down.bias")) {}
+      down_bias_(plan::find_index(spec.flat_group, name + ".down.bias")), adapters_(spec) {}
 
 void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   const plan::Widths w(model_, step.collectives->ranks());
   {
     tensor::ArenaScope scope(step.exec.scratch());
-    const auto normed = all_rows(step, t["normed"]);
-    if (gated()) {
-      inner_.forward(step.exec, lease, normed, t[names_.inner]);
-      gate(step, t);
-    } else {
-      const auto& up = inner_indices_.front();
-      kernels::linear_activation_forward(step.exec, {.form = activation_form(model_),
-                                                     .x = normed,
-                                                     .weight = lease.weight(up.weight),
-                                                     .bias = up.bias < 0 ? base::View{} : lease.weight(up.bias),
-                                                     .pre = t[names_.inner],
-                                                     .y = t[names_.activated]});
-    }
+    inner_forward(step, lease, all_rows(step, t["normed"]), t);
   }
-  if (output)
-    shared_forward(step, t[names_.activated], lease.weight(down_weight_),
-                   down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w, output);
+  adapters_.begin_inputs(step, "down", t[names_.activated], t);
+  if (!output) return;
+  shared_forward(step, t[names_.activated], lease.weight(down_weight_),
+                 down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w, output);
+  adapters_.add_inputs(step, "down", t, output);
+}
+
+// An adapter adds to what the activation reads, so the product is apart from the activation then.
+void FeedForwardBranch::inner_forward(Step& step, const params::Lease& lease, base::View normed,
+                                      const SavedSet& t) const {
+  const auto inner = t[names_.inner];
+  if (gated()) {
+    inner_.forward(step.exec, lease, normed, inner);
+    const auto width = t[names_.activated].cols();
+    adapters_.add_outputs(step, normed, {{"gate", inner.columns(0, width)}, {"up", inner.columns(width, width)}}, t);
+    return gate(step, t);
+  }
+  if (adapters_.has("up")) {
+    inner_.forward(step.exec, lease, normed, inner);
+    adapters_.add_outputs(step, normed, {{"up", inner}}, t);
+    return make_again(step, t);
+  }
+  const auto& up = inner_indices_.front();
+  kernels::linear_activation_forward(step.exec, {.form = activation_form(model_),
+                                                 .x = normed,
+                                                 .weight = lease.weight(up.weight),
+                                                 .bias = up.bias < 0 ? base::View{} : lease.weight(up.bias),
+                                                 .pre = inner,
+                                                 .y = t[names_.activated]});
 }
 
 void FeedForwardBranch::gate(Step& step, const SavedSet& t) const {
@@ -64,19 +81,22 @@ void FeedForwardBranch::make_again(Step& step, const SavedSet& t) const {
 
 void FeedForwardBranch::down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,
                                              const SavedSet& t) const {
+  if (!grads.wanted()) return;
   kernels::linear_backward_weight(step.exec, d_output, t[names_.activated], grads.gradient(down_weight_),
                                   down_bias_ < 0 ? base::View{} : grads.gradient(down_bias_));
 }
 
-// d_activated [n, ffn]: scratch, used only with a gate.
+// d_activated [n, ffn]: scratch, empty unless plan::has_activated_gradient.
 void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease, base::View d_output,
                                           const SavedSet& t, base::View d_activated, base::View d_inner) const {
   const auto inner = t[names_.inner];
-  if (!gated())
+  if (!d_activated)
     return kernels::linear_activation_backward_input(step.exec, activation_form(model_), d_output,
                                                      lease.weight(down_weight_), inner, d_inner);
   const auto width = d_activated.cols();
   kernels::linear_backward_input(step.exec, d_output, lease.weight(down_weight_), d_activated);
+  adapters_.backward_inputs(step, {.target = "down", .dy = d_output, .x = t[names_.activated], .dx = d_activated}, t);
+  if (!gated()) return kernels::activation_backward(step.exec, activation_form(model_), inner, d_activated, d_inner);
   kernels::gated_backward(step.exec, {.form = activation_form(model_),
                                       .gate = inner.columns(0, width),
                                       .up = inner.columns(width, width),
@@ -121,11 +141,20 @@ void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const p
   auto& workspace = step.exec.scratch();
   const auto n = t[names_.inner].rows();
   const auto d_inner = workspace.allocate(step.dtype, {n, t[names_.inner].cols()});
-  const auto d_activated = gated() ? workspace.allocate(step.dtype, {n, w.ffn}) : base::View{};
-  const AllRows normed(step, t["normed"]);
+  const auto d_activated =
+      plan::has_activated_gradient(model_) ? workspace.allocate(step.dtype, {n, w.ffn}) : base::View{};
+  std::optional<AllRows> normed;
+  if (plan::reads_input_in_backward(model_, names_.prefix)) normed.emplace(step, t["normed"]);
   down_weight_gradient(step, grads, d_output, t);
   backward_to_inner(step, lease, d_output, t, d_activated, d_inner);
-  inner_.backward(step, lease, grads, {.dy = d_inner, .widths = w, .x = normed, .dx = d_normed});
+  if (!plan::has_adapter(model_))
+    return inner_.backward(step, lease, grads, {.dy = d_inner, .widths = w, .x = *normed, .dx = d_normed});
+  inner_.input_gradient(step, lease, d_inner, w, d_normed);
+  if (!normed) return;
+  if (gated())
+    adapters_.backward_outputs(
+        step, normed->get(), {{"gate", d_inner.columns(0, w.ffn)}, {"up", d_inner.columns(w.ffn, w.ffn)}}, t, d_normed);
+  else adapters_.backward_outputs(step, normed->get(), {{"up", d_inner}}, t, d_normed);
 }
 
 }  // namespace trainyard::model

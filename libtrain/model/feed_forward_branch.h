@@ -1,6 +1,7 @@
 // Feed-forward: down(activation(up(normed hidden states))).
 #pragma once
 
+#include "libtrain/model/adapters.h"
 #include "libtrain/model/branch.h"
 #include "libtrain/model/fused_linear.h"
 #include "libtrain/plan/blocks/feed_forward.h"
@@ -30,6 +31,7 @@ class FeedForwardBranch : public Branch {
                         const SavedSet& tensors) const override;
 
  private:
+  void inner_forward(Step& step, const params::Lease& lease, base::View normed, const SavedSet& tensors) const;
   void gate(Step& step, const SavedSet& tensors) const;
   void down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output, const SavedSet& t) const;
   void backward_to_inner(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
@@ -40,6 +42,7 @@ class FeedForwardBranch : public Branch {
   std::vector<FusedLinear::Indices> inner_indices_;  // up, or gate and up
   FusedLinear inner_;
   int down_weight_, down_bias_;
+  Adapters adapters_;
 };
 
 }  // namespace trainyard::model

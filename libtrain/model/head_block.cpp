@@ -72,9 +72,9 @@ struct HeadBlock::Loss {
         of_all_(step.collectives->ranks() == 1
                     ? base::View{}
                     : step.exec.scratch().allocate(accumulation(), {step.collectives->ranks() * statistics_.count()})),
-        bias_(wide_bias(step, leases.bias)),
-        ones_(bias_ && step.pass == plan::Pass::train ? step.exec.scratch().allocate(step.dtype, {std::min(n, chunk_)})
-                                                      : base::View{}) {
+        bias_(wide_bias(step, leases.bias)), ones_(bias_ && step.pass == plan::Pass::train && !plan::has_adapter(model)
+                                                       ? step.exec.scratch().allocate(step.dtype, {std::min(n, chunk_)})
+                                                       : base::View{}) {
     if (ones_) kernels::fill(step.exec, ones_, 1);
   }
 
@@ -129,7 +129,7 @@ struct HeadBlock::Loss {
   }
   // Writes the sum over the rows of a chunk's gradient to d_bias; from the second chunk on it is added.
   void bias_gradient(std::int64_t first, base::View gradient, base::View d_bias) const {
-    if (bias_)
+    if (d_bias)
       kernels::gemm(step_.exec, {.a = ones_.elements(0, gradient.rows()),
                                  .b = gradient,
                                  .trans_a = kernels::Transpose::no,
@@ -232,9 +232,12 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
   const auto leases = lease(step);
   const auto u = SavedSet::pop(saved, transform_tensors(step)),
              t = SavedSet::pop(saved, tensors(step, plan::Pass::train));
-  auto table_grads = step.store->grads(tied_ ? *tied_ : *own_);
+  const auto open = [&](plan::Occurrence occurrence) {
+    return plan::has_adapter(model_) ? params::Grads() : step.store->grads(occurrence);
+  };
+  auto table_grads = open(tied_ ? *tied_ : *own_);
   std::optional<params::Grads> apart;  // for the head's own flat group, if the table is in another one
-  if (tied_ && own_) apart.emplace(step.store->grads(*own_));
+  if (tied_ && own_) apart.emplace(open(*own_));
   auto& grads = apart ? *apart : table_grads;
   backward_loss(step, flow.main, transform_norm_ ? u["normed"] : t["normed"], leases,
                 table_grads.gradient(tied_ ? 0 : table_), bias_ < 0 ? base::View{} : grads.gradient(bias_));
@@ -253,7 +256,7 @@ void HeadBlock::backward_transform(Step& step, const params::Lease& own, const p
   tensor::ArenaScope scope(workspace);
   const auto d_inner = workspace.allocate(step.dtype, {d_stream.rows(), d_stream.cols()});
   kernels::activation_backward(step.exec, activation_form(model_), t["inner"], d_stream, d_inner);
-  {
+  if (grads.wanted()) {
     tensor::ArenaScope gathered(workspace);
     const auto d_all = all_rows(step, d_inner), x_all = all_rows(step, x);
     kernels::linear_backward_weight(step.exec, d_all, x_all, grads.gradient(transform_),
@@ -275,12 +278,13 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
     const auto gradient = loss.chunk(first, normed);
     const kernels::LinearPart part{gradient, leases.table};
     partial_products(step, {&part, 1}, loss.widths(), sums, normed.rows(), first);
-    kernels::gemm(step.exec, {.a = gradient,
-                              .b = normed.row_range(first, c),
-                              .trans_a = kernels::Transpose::yes,
-                              .trans_b = kernels::Transpose::no,
-                              .c = d_table,
-                              .accumulate = first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes});
+    if (d_table)
+      kernels::gemm(step.exec, {.a = gradient,
+                                .b = normed.row_range(first, c),
+                                .trans_a = kernels::Transpose::yes,
+                                .trans_b = kernels::Transpose::no,
+                                .c = d_table,
+                                .accumulate = first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes});
     loss.bias_gradient(first, gradient, d_bias);
     first += loss.step();
   } while (first < normed.rows());

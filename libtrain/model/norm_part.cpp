@@ -85,7 +85,8 @@ NormGradients NormPart::gradients(const SavedSet& t) const {
 
 void NormPart::backward(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                         const SavedSet& t, base::View gradient) const {
-  if (step.collectives->sequence_parallel()) return backward_rows(step, lease, grads, d_normed, t, gradient);
+  if (step.collectives->sequence_parallel() || !grads.weight)
+    return backward_rows(step, lease, grads, d_normed, t, gradient);
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   if (kind_ == plan::Norm::layer)
     kernels::layer_norm_backward(step.exec, {.dy = d_normed,
@@ -109,7 +110,8 @@ void NormPart::backward(Step& step, const params::Lease& lease, const NormGradie
                                            .offset = offset_});
 }
 
-// With sequence parallelism: sums over the rows of all ranks, in the order of one rank that has them all.
+// With sequence parallelism: sums over the rows of all ranks, in the order of one rank that has them all. Nobody adds
+// up the sums of a frozen norm.
 void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                              const SavedSet& t, base::View gradient) const {
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
@@ -117,8 +119,9 @@ void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormG
   tensor::ArenaScope scope(workspace);
   const auto weight = grads.weight;
   const auto rows = plan::norm_partial_rows(gradient.rows()), ranks = std::int64_t{step.collectives->ranks()};
-  const auto mine = workspace.allocate(weight.dtype, {rows, gradient.cols()}),
-             all = workspace.allocate(weight.dtype, {ranks * rows, gradient.cols()});
+  const auto dtype = shape_of(step).accumulation();
+  const auto mine = workspace.allocate(dtype, {rows, gradient.cols()}),
+             all = weight ? workspace.allocate(dtype, {ranks * rows, gradient.cols()}) : base::View{};
   if (kind_ == plan::Norm::layer)
     kernels::layer_norm_backward_rows(step.exec, {.dy = d_normed,
                                                   .x = t["input"],
@@ -138,6 +141,7 @@ void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormG
                                                 .partials = mine,
                                                 .into = into,
                                                 .offset = offset_});
+  if (!weight) return;
   step.collectives->gather(mine, all);
   kernels::norm_partial_sums(step.exec, all, ranks, weight, grads.bias);
 }

@@ -29,7 +29,7 @@ class NormPart {
   // Recomputes "normed" from "input", and the statistics to the values that they have.
   void make_again(Step& step, const params::Lease& lease, const SavedSet& tensors) const;
   // gradient += the gradient of d_normed through the norm; if both are the same view, it is overwritten. Overwrites the
-  // gradients of weight and bias.
+  // gradients of weight and bias, unless these are empty because the norm is frozen.
   void backward(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                 const SavedSet& tensors, base::View gradient) const;
   NormGradients gradients(const params::Grads& grads) const;

@@ -6,10 +6,10 @@
 
 namespace trainyard::model {
 
-PostNormLayer::PostNormLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
+PostNormLayer::PostNormLayer(const plan::ModelConfig& model, std::string name, LayerGroups flat_groups,
                              std::vector<Sublayer> sublayers)
-    : model_(model), name_(std::move(name)), occurrence_(occurrence), sublayers_(std::move(sublayers)),
-      apart_(make_weight_gradients_apart(sublayers_)) {}
+    : model_(model), name_(std::move(name)), flat_groups_(flat_groups), sublayers_(std::move(sublayers)),
+      apart_(make_weight_gradients_apart(model, sublayers_)) {}
 
 std::vector<std::vector<plan::SavedTensor>> PostNormLayer::tensors(const Step& step, plan::Pass pass) const {
   return plan::layer_tensors(model_, shape_of(step), pass);
@@ -17,7 +17,8 @@ std::vector<std::vector<plan::SavedTensor>> PostNormLayer::tensors(const Step& s
 
 // A norm reads every sum, so nothing can be left out if the output is unread.
 void PostNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
-  const auto lease = step.store->lease(occurrence_);
+  const LayerGroups::Leases leases(step, flat_groups_);
+  const auto& lease = leases.own();
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
   const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // own rows
@@ -41,8 +42,10 @@ void PostNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
 // With s = x + dropout(branch(x)) and y = norm(s): ds comes from the norm's backward, and dx = ds + the branch's input
 // gradient.
 void PostNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
-  const auto lease = step.store->lease(occurrence_);
-  auto grads = step.store->grads(occurrence_);
+  const LayerGroups::Leases leases(step, flat_groups_);
+  const auto& lease = leases.own();
+  LayerGroups::Gradients gradients(step, flat_groups_);
+  const auto& grads = gradients.own();
   auto& workspace = step.exec.scratch();
   const auto groups = tensors(step, plan::Pass::train);
   const auto through_norm = [&](const Sublayer& s, const SavedSet& t) {
@@ -64,12 +67,13 @@ void PostNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
     }
     if (i > 0) through_norm(sublayers_[i - 1], t);
   }
-  grads.commit();
+  gradients.commit();
 }
 
 void PostNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
   if (!apart_) return backward(step, flow, saved);
-  const auto lease = step.store->lease(occurrence_);
+  const LayerGroups::Leases leases(step, flat_groups_);
+  const auto& lease = leases.own();
   auto& workspace = step.exec.scratch();
   const auto groups = tensors(step, plan::Pass::train);
   const auto through_norm = [&](const Sublayer& s, const SavedSet& t) {
@@ -97,7 +101,8 @@ void PostNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
 
 void PostNormLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
   if (!apart_) return;
-  auto grads = step.store->grads(occurrence_);
+  LayerGroups::Gradients gradients(step, flat_groups_);
+  const auto& grads = gradients.own();
   const auto groups = tensors(step, plan::Pass::train);
   auto behind = SavedSet::pop(saved, groups.back());
   hand_over_gradients(step, *sublayers_.back().norm, behind, grads);
@@ -108,7 +113,7 @@ void PostNormLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
     sublayers_[i].branch->weight_gradients(step, grads, behind["input"], t);
     behind = t;
   }
-  grads.commit();
+  gradients.commit();
 }
 
 }  // namespace trainyard::model

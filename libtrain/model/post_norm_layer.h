@@ -15,7 +15,7 @@ namespace trainyard::model {
 // states alone.
 class PostNormLayer : public Block {
  public:
-  PostNormLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
+  PostNormLayer(const plan::ModelConfig& model, std::string name, LayerGroups flat_groups,
                 std::vector<Sublayer> sublayers);
   std::string name() const override { return name_; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
@@ -30,7 +30,7 @@ class PostNormLayer : public Block {
   std::vector<std::vector<plan::SavedTensor>> tensors(const Step& step, plan::Pass pass) const;
   plan::ModelConfig model_;
   std::string name_;
-  plan::Occurrence occurrence_;
+  LayerGroups flat_groups_;
   std::vector<Sublayer> sublayers_;
   bool apart_;  // do all branches support separate weight gradients
 };

@@ -100,7 +100,8 @@ void QueryKeyNorm::backward(Step& step, const params::Lease& lease, const SavedS
   const auto x = columns(w, t["qkv"]), squares = rows(w, t["qk_squares"]);
   const Pair weights{lease.weight(weights_[0]), lease.weight(weights_[1])};
   if (d[0].count() == 0) {  // an empty micro-batch, on all ranks
-    for (const auto& g : weight_gradients) kernels::fill(step.exec, g, 0);
+    for (const auto& g : weight_gradients)
+      if (g) kernels::fill(step.exec, g, 0);
     return;
   }
   auto& workspace = step.exec.scratch();
@@ -119,13 +120,18 @@ void QueryKeyNorm::backward(Step& step, const params::Lease& lease, const SavedS
                                             .dx = d[i],
                                             .dweight = dweight});
   };
+  const bool frozen = !weight_gradients[0];  // the kernel makes gradients of the weights, which nobody reads
   if (!plan::norms_heads(model_)) {
-    for (std::size_t i = 0; i < d.size(); ++i) through(i, weight_gradients[i]);
+    const auto unread = frozen ? workspace.allocate(sums.dtype, {w.q + w.kv}) : base::View{};
+    for (std::size_t i = 0; i < d.size(); ++i)
+      through(i, frozen ? unread.elements(i == 0 ? 0 : w.q, i == 0 ? w.q : w.kv) : weight_gradients[i]);
     return;
   }
   const auto width = model_.head_dim();
-  const auto mine = workspace.allocate(sums.dtype, {w.lanes, 2 * width}), all = of_all_lanes(step, mine);
+  const auto mine = workspace.allocate(sums.dtype, {w.lanes, 2 * width}),
+             all = frozen ? base::View{} : of_all_lanes(step, mine);
   for (std::size_t i = 0; i < d.size(); ++i) through(i, mine.columns(static_cast<std::int64_t>(i) * width, width));
+  if (frozen) return;
   gather_lanes(step, mine, all);
   for (std::size_t i = 0; i < d.size(); ++i)
     kernels::lane_sum(step.exec, all.columns(static_cast<std::int64_t>(i) * width, width), {}, 0, weight_gradients[i]);

@@ -9,10 +9,10 @@
 
 namespace trainyard::model {
 
-ResidualLayer::ResidualLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
+ResidualLayer::ResidualLayer(const plan::ModelConfig& model, std::string name, LayerGroups flat_groups,
                              std::vector<Sublayer> sublayers)
-    : model_(model), name_(std::move(name)), occurrence_(occurrence), sublayers_(std::move(sublayers)),
-      parallel_(plan::is_parallel(model)), apart_(make_weight_gradients_apart(sublayers_)) {}
+    : model_(model), name_(std::move(name)), flat_groups_(flat_groups), sublayers_(std::move(sublayers)),
+      parallel_(plan::is_parallel(model)), apart_(make_weight_gradients_apart(model, sublayers_)) {}
 
 std::vector<ResidualLayer::Groups> ResidualLayer::groups(const Step& step, plan::Pass pass) const {
   auto lists = plan::layer_tensors(model_, shape_of(step), pass);
@@ -63,7 +63,8 @@ base::View ResidualLayer::enter(Step& step, const params::Lease& lease, std::siz
 }
 
 void ResidualLayer::forward(Step& step, Flow& flow, Saved& saved) {
-  const auto lease = step.store->lease(occurrence_);
+  const LayerGroups::Leases leases(step, flat_groups_);
+  const auto& lease = leases.own();
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
   const auto own_rows = [&] { return workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()}); };
@@ -93,8 +94,10 @@ void ResidualLayer::forward(Step& step, Flow& flow, Saved& saved) {
 // The gradient of a branch's output is that of the hidden states behind the branch. Side by side, it is that of the
 // layer's output for all.
 void ResidualLayer::backward(Step& step, Flow& flow, Saved& saved) {
-  const auto lease = step.store->lease(occurrence_);
-  auto grads = step.store->grads(occurrence_);
+  const LayerGroups::Leases leases(step, flat_groups_);
+  const auto& lease = leases.own();
+  LayerGroups::Gradients gradients(step, flat_groups_);
+  const auto& grads = gradients.own();
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope layer_scope(workspace);
   const auto behind = output_gradient(step, flow.main);
@@ -120,7 +123,7 @@ void ResidualLayer::backward(Step& step, Flow& flow, Saved& saved) {
     if (s.norm) s.norm->backward(step, lease, s.norm->gradients(grads), d_normed, t, flow.main);
     else kernels::add(step.exec, flow.main, d_normed);
   }
-  grads.commit();
+  gradients.commit();
 }
 
 // flow.main itself, which then becomes the gradient of the hidden states before a branch. Side by side, a copy.
@@ -133,7 +136,8 @@ base::View ResidualLayer::output_gradient(Step& step, base::View stream) const {
 
 void ResidualLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
   if (!apart_) return backward(step, flow, saved);
-  const auto lease = step.store->lease(occurrence_);
+  const LayerGroups::Leases leases(step, flat_groups_);
+  const auto& lease = leases.own();
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope layer_scope(workspace);
   const auto behind = output_gradient(step, flow.main);
@@ -164,7 +168,8 @@ void ResidualLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
 
 void ResidualLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
   if (!apart_) return;
-  auto grads = step.store->grads(occurrence_);
+  LayerGroups::Gradients gradients(step, flat_groups_);
+  const auto& grads = gradients.own();
   const auto lists = groups(step, plan::Pass::train);
   for (auto i = sublayers_.size(); i-- > 0;) {
     const auto& s = sublayers_[i];
@@ -179,7 +184,7 @@ void ResidualLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
     tensor::ArenaScope scope(step.exec.scratch());
     s.branch->weight_gradients(step, grads, s.behind ? d_output : t["input"], t);
   }
-  grads.commit();
+  gradients.commit();
 }
 
 }  // namespace trainyard::model

@@ -19,7 +19,7 @@ namespace trainyard::model {
 // Recompute::selective, tensors that do not always stay lie above those that do, while a branch and its norm run.
 class ResidualLayer : public Block {
  public:
-  ResidualLayer(const plan::ModelConfig& model, std::string name, plan::Occurrence occurrence,
+  ResidualLayer(const plan::ModelConfig& model, std::string name, LayerGroups flat_groups,
                 std::vector<Sublayer> sublayers);
   std::string name() const override { return name_; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
@@ -42,7 +42,7 @@ class ResidualLayer : public Block {
   base::View output_gradient(Step& step, base::View stream) const;
   plan::ModelConfig model_;
   std::string name_;
-  plan::Occurrence occurrence_;
+  LayerGroups flat_groups_;
   std::vector<Sublayer> sublayers_;
   bool parallel_, apart_;  // are branches side by side; do all support separate weight gradients
 };

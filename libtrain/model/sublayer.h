@@ -3,6 +3,7 @@
 
 #include "libtrain/model/branch.h"
 #include "libtrain/model/norm_part.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 #include <memory>
@@ -25,9 +26,59 @@ struct Sublayer {
   }
 };
 
-inline bool make_weight_gradients_apart(const std::vector<Sublayer>& sublayers) {
-  return std::all_of(sublayers.begin(), sublayers.end(),
-                     [](const Sublayer& s) { return s.kind->makes_weight_gradients_apart(); });
+// The flat groups that a layer leases and commits while it runs: its own, and the one of its adapters. With adapters
+// its own is frozen.
+class LayerGroups {
+ public:
+  LayerGroups(plan::Occurrence own, std::optional<plan::Occurrence> adapter) : own_(own), adapter_(adapter) {}
+
+  class Leases {
+   public:
+    Leases(Step& step, const LayerGroups& groups) : step_(step), own_(step.store->lease(groups.own_)) {
+      if (groups.adapter_) adapter_.emplace(step.store->lease(*groups.adapter_));
+      step.adapter = adapter_ ? &*adapter_ : nullptr;
+    }
+    ~Leases() { step_.adapter = nullptr; }
+    Leases(const Leases&) = delete;
+    Leases& operator=(const Leases&) = delete;
+    const params::Lease& own() const { return own_; }
+
+   private:
+    Step& step_;
+    params::Lease own_;
+    std::optional<params::Lease> adapter_;
+  };
+  class Gradients {
+   public:
+    Gradients(Step& step, const LayerGroups& groups)
+        : step_(step), own_(groups.adapter_ ? params::Grads() : step.store->grads(groups.own_)) {
+      if (groups.adapter_) adapter_.emplace(step.store->grads(*groups.adapter_));
+      step.adapter_gradients = adapter_ ? &*adapter_ : nullptr;
+    }
+    ~Gradients() noexcept(false) { step_.adapter_gradients = nullptr; }
+    Gradients(const Gradients&) = delete;
+    Gradients& operator=(const Gradients&) = delete;
+    const params::Grads& own() const { return own_; }
+    void commit() {
+      if (adapter_) adapter_->commit();
+      own_.commit();
+    }
+
+   private:
+    Step& step_;
+    params::Grads own_;
+    std::optional<params::Grads> adapter_;
+  };
+
+ private:
+  plan::Occurrence own_;
+  std::optional<plan::Occurrence> adapter_;
+};
+
+inline bool make_weight_gradients_apart(const plan::ModelConfig& model, const std::vector<Sublayer>& sublayers) {
+  return !plan::has_adapter(model) && std::all_of(sublayers.begin(), sublayers.end(), [](const Sublayer& s) {
+    return s.kind->makes_weight_gradients_apart();
+  });
 }
 
 // Copies the gradients of a norm from its tensor "norm_gradients" to the store's buffers.

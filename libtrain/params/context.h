@@ -38,6 +38,7 @@ struct StoreContext : RankExecs {
 
   int flat_groups() const { return static_cast<int>(set.flat_groups.size()); }
   const plan::FlatLayout& layout(int flat_group) const { return base::at(set.layouts, flat_group); }
+  bool is_frozen(int u) const { return plan::is_frozen(flat_group(u)); }
   const plan::FlatGroup& flat_group(int u) const { return base::at(set.flat_groups, u); }
   // The ranks over which a flat group is sharded: rank r of this communicator holds shard r.
   comm::Communicator& group(int u) const { return world.group(flat_group(u).group); }

@@ -82,10 +82,11 @@ class GatheredWeights : public Weights {
   }
   base::View own_shard(int flat_group) override { return base::at(shards_, flat_group); }
   // Later gathers read the new shards.
-  void shards_changed() override {
+  void shards_changed(Changed changed) override {
     begin_passes({});
     c_.communication.wait(c_.compute.record());
-    changed_.assign(changed_.size(), groups_.any());
+    for (std::size_t u = 0; u < changed_.size(); ++u)
+      if (changed == Changed::loaded || !c_.is_frozen(static_cast<int>(u))) changed_[u] = groups_.any();
   }
   void complete() override {
     std::vector<Transfers::Ticket> exchanges;

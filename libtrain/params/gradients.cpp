@@ -34,13 +34,18 @@ GradientReduction::GradientReduction(StoreContext& c, Complete complete)
   }
   for (auto occurrence : c.set.occurrences) {
     const auto kept = plan::kept_sources(c.shape, sources(occurrence));
-    wholes_.push_back(plan(occurrence).whole ? c.arenas.gradients.allocate(dtype, {kept * c.set.padded_of(occurrence)})
-                                             : base::View{});
+    wholes_.push_back(plan(occurrence).whole && !c.is_frozen(occurrence.flat_group)
+                          ? c.arenas.gradients.allocate(dtype, {kept * c.set.padded_of(occurrence)})
+                          : base::View{});
     whole_free_.emplace_back(base::size(kept));
   }
   for (std::size_t i = 0; i < c.set.occurrences.size(); ++i) {
     const auto occurrence = c.set.occurrences[i];
     const auto shard = c.set.shard_of(occurrence);
+    if (c.is_frozen(occurrence.flat_group)) {
+      sums_.emplace_back();
+      continue;
+    }
     if (leaves(occurrence.flat_group)) {
       TRAINYARD_ASSERT(plan(occurrence).shards && occurrence.index == 0, "the gradient of {} is on disk",
                        c.flat_group(occurrence.flat_group).name);
@@ -217,13 +222,14 @@ void GradientReduction::finish() {
   c_.join(c_.communication.record());
   send_sums(Sums::all);
   for (auto occurrence : c_.set.occurrences)
-    if (occurrence.index > 0) kernels::add(c_.compute, sum({occurrence.flat_group, 0}), sum(occurrence));
+    if (occurrence.index > 0 && !c_.is_frozen(occurrence.flat_group))
+      kernels::add(c_.compute, sum({occurrence.flat_group, 0}), sum(occurrence));
 }
 
 void GradientReduction::round_sums() {
   if (!c_.shape.rounds_sums()) return;
   for (int u = 0; u < c_.flat_groups(); ++u)
-    if (!leaves(u)) kernels::round_to_bf16(c_.compute, shard(u));
+    if (!leaves(u) && !c_.is_frozen(u)) kernels::round_to_bf16(c_.compute, shard(u));
 }
 
 base::View GradientReduction::shard(int flat_group) {
@@ -235,6 +241,7 @@ base::View GradientReduction::gathered(int flat_group) { return local({flat_grou
 void GradientReduction::gather_sums() {
   if (c_.shared()) c_.communication.wait(c_.compute.record());
   for (int u = 0; u < c_.flat_groups(); ++u) {
+    if (c_.is_frozen(u)) continue;
     if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.communication, shard(u), gathered(u));
     else if (plan({u, 0}).shards) kernels::copy(c_.compute, shard(u), gathered(u));
   }

@@ -51,6 +51,7 @@ class GradientReduction {
   // Rounds these sums, if the context's shape says so (decision 34). What leaves for the disk was rounded before it
   // left. Call it once, after all that is added to them, and before anything reads them.
   void round_sums();
+  // Empty if the flat group is frozen.
   base::View shard(int flat_group);     // std::logic_error for a gradient on disk
   base::View gathered(int flat_group);  // ZeRO 0: the whole gradient sum; valid after gather_sums()
   void gather_sums();                   // ZeRO 0, collective

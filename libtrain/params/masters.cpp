@@ -20,6 +20,11 @@ void Masters::allocate(int u) {
   const auto& layout = c_.layout(u);
   const auto count = whole() ? layout.padded : layout.shard;
   auto& arena = c_.arenas.optimizer;
+  if (is_narrow_and_frozen(u)) {
+    if (beside_working()) f32_.emplace_back();
+    else remainders_.emplace_back();
+    return;
+  }
   if (beside_working())
     f32_.push_back(c_.is_offloaded(u, plan::Held::master) ? base::View{} : arena.allocate(base::DType::f32, {count}));
   if (are_f32()) return;
@@ -64,6 +69,16 @@ void Masters::over_scratch(int u, std::int64_t first, std::int64_t count, const 
 }
 
 void Masters::read(int u, std::int64_t first, base::View to) const {
+  if (is_narrow_and_frozen(u)) {
+    std::vector<std::byte> narrow(base::size(to.count() * base::size_of(c_.shape.working)));
+    std::vector<float> wide(base::size(to.count()));
+    tensor::copy(c_.compute, flat_range(weights_.own_shard(u), first, to.count()),
+                 {narrow.data(), c_.shape.working, {to.count()}});
+    c_.compute.synchronize();
+    base::to_f32(c_.shape.working, narrow.data(), to.count(), wide.data());
+    tensor::copy(c_.compute, base::View::of(wide.data(), {to.count()}), to);
+    return c_.compute.synchronize();
+  }
   if (are_f32()) return tensor::copy(c_.compute, flat_range(shard(u), first, to.count()), to);
   over_scratch(u, first, to.count(),
                [&](std::int64_t at, base::View working, const kernels::Remainder& remainder, base::View scratch) {
@@ -73,6 +88,13 @@ void Masters::read(int u, std::int64_t first, base::View to) const {
 }
 
 void Masters::write(int u, std::int64_t first, base::ConstView from) {
+  if (is_narrow_and_frozen(u)) {  // `from` is on the host
+    std::vector<std::byte> narrow(base::size(from.count() * base::size_of(c_.shape.working)));
+    base::from_f32(c_.shape.working, from.ptr<float>(), from.count(), narrow.data());
+    tensor::copy(c_.compute, base::View(narrow.data(), c_.shape.working, {from.count()}),
+                 flat_range(weights_.own_shard(u), first, from.count()));
+    return c_.compute.synchronize();
+  }
   if (are_f32()) return tensor::copy(c_.compute, from, flat_range(shard(u), first, from.count()));
   over_scratch(u, first, from.count(),
                [&](std::int64_t at, base::View working, const kernels::Remainder& remainder, base::View scratch) {
@@ -82,10 +104,11 @@ void Masters::write(int u, std::int64_t first, base::ConstView from) {
 }
 
 void Masters::make_working_copies(int u) {
-  if (beside_working()) kernels::cast(c_.compute, shard(u), weights_.own_shard(u));
+  if (beside_working() && !c_.is_frozen(u)) kernels::cast(c_.compute, shard(u), weights_.own_shard(u));
 }
 
 void Masters::gather(int u) {
+  if (is_narrow_and_frozen(u)) return;
   auto& group = c_.group(u);
   if (beside_working()) group.all_gather(c_.communication, shard(u), base::at(f32_, u));
   if (are_f32()) return;

@@ -13,7 +13,7 @@ namespace trainyard::params {
 
 // f32 working copies are their own masters. Narrow ones have masters in f32 beside them, or a remainder
 // (kernels/update/remainder.h), with which they are the masters. This rank has the masters of what it updates: whole
-// flat groups with ZeRO 0, else its shards.
+// flat groups with ZeRO 0, else its shards. Of a frozen flat group the working copies are the masters, however narrow.
 class Masters {
  public:
   Masters(StoreContext& context, Weights& weights) : c_(context), weights_(weights) {}
@@ -25,13 +25,15 @@ class Masters {
 
   // Whether masters are somewhere as f32, and where: this rank's shard.
   bool are_f32() const { return c_.shape.master == plan::MasterFormat::f32; }
-  base::View shard(int flat_group) const;                                         // empty if it is elsewhere
+  base::View shard(int flat_group) const;                                         // empty if it is elsewhere or narrow
   base::View beside(int flat_group) const { return base::at(f32_, flat_group); }  // of what this rank updates
   // Elements of this rank's shard, in f32, in whatever form they are kept. `to` and `from` may be on the host. In the
   // order of the compute Exec. write() of a remainder also writes the working copies.
   void read(int flat_group, std::int64_t first, base::View to) const;
   void write(int flat_group, std::int64_t first, base::ConstView from);
 
+  // A frozen flat group whose weights are narrow.
+  bool is_narrow_and_frozen(int u) const { return base::is_narrow(c_.shape.working) && c_.is_frozen(u); }
   bool beside_working() const { return are_f32() && base::is_narrow(c_.shape.working); }
 
   // After the shard of a flat group was written: makes its working copy.

@@ -32,7 +32,8 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), mas
   }
   for (int u = 0; u < c.flat_groups(); ++u) {
     const auto allocated = [&](plan::Held held, std::size_t i, base::DType dtype) {
-      return c.is_offloaded(u, held, i) ? base::View{} : c.arenas.optimizer.allocate(dtype, {count(u)});
+      return c.is_offloaded(u, held, i) || c.is_frozen(u) ? base::View{}
+                                                          : c.arenas.optimizer.allocate(dtype, {count(u)});
     };
     masters_.allocate(u);
     auto& states = states_.emplace_back();
@@ -48,6 +49,7 @@ OptimizerStates::FlatGroupRanges OptimizerStates::ranges_of(int u) const {
   const auto& flat_group = c_.flat_group(u);
   const auto begin = first(u), end = begin + count(u);
   FlatGroupRanges out;
+  if (c_.is_frozen(u)) return out;
   out.optimizer.push_back({{0, end - begin}, {}});
   bool joins = false;
   for (const auto& held : plan::held_ranges(c_.layout(u), begin, end)) {
@@ -148,7 +150,7 @@ void OptimizerStates::update(GradientReduction& gradients, Weights& weights, con
     move_average(gradients, weights, rules, all_of(u));
   }
   if (c_.offloaded != nullptr) update_by_tiles(gradients, weights, rules, tokens);
-  if (!whole()) weights.shards_changed();
+  if (!whole()) weights.shards_changed(Weights::Changed::updated);
 }
 
 void OptimizerStates::apply_elements(GradientReduction& gradients, Weights& weights, const UpdateRules& rules) {
@@ -217,7 +219,7 @@ void OptimizerStates::move_biases(GradientReduction& gradients, Weights& weights
 
 void OptimizerStates::move_average(GradientReduction& gradients, Weights& weights, const UpdateRules& rules,
                                    const Tile& tile) {
-  if (!rules.average) return;
+  if (!rules.average || c_.is_frozen(tile.flat_group)) return;
   const auto state = kind().rule_states();
   const auto read = tile.of(plan::Held::state, state);
   const auto average =
@@ -291,12 +293,12 @@ void OptimizerStates::shards_loaded(Weights& weights) {
       auto& group = c_.group(u);
       if (group.size() == 1) continue;
       masters_.gather(u);
-      for (std::size_t s = 0; s < states_[i].size(); ++s)
+      for (std::size_t s = 0; s < states_[i].size() && !c_.is_frozen(u); ++s)
         group.all_gather(c_.communication, state_shard(s, u), states_[i][s]);
     }
     c_.join(c_.communication.record());
   }
-  weights.shards_changed();
+  weights.shards_changed(Weights::Changed::loaded);
 }
 
 // Masters and working copies may lie in different places. The host rounds them.

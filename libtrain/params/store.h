@@ -39,10 +39,13 @@ class Lease {
 // memory for one at a time.
 class Grads {
  public:
+  // Of a frozen flat group: nothing is wanted, all views are empty, and commit() does nothing.
+  Grads() : store_(nullptr), occurrence_{}, source_(0), exceptions_(0), frozen_(true) {}
   Grads(ParameterStore& store, plan::Occurrence occurrence, int source)
       : store_(&store), occurrence_(occurrence), source_(source), exceptions_(std::uncaught_exceptions()) {}
   Grads(Grads&& other) noexcept
-      : store_(other.store_), occurrence_(other.occurrence_), source_(other.source_), exceptions_(other.exceptions_) {
+      : store_(other.store_), occurrence_(other.occurrence_), source_(other.source_), exceptions_(other.exceptions_),
+        frozen_(other.frozen_) {
     other.store_ = nullptr;
   }
   Grads& operator=(Grads&&) = delete;
@@ -50,8 +53,8 @@ class Grads {
   // flight.
   ~Grads() noexcept(false);
   base::View gradient(int slot) const;
-  // False if the source has an empty micro-batch. Then nothing need be overwritten, and the contents of the buffer are
-  // not used.
+  // False if the source has an empty micro-batch, or if the flat group is frozen. Then nothing need be overwritten, and
+  // the contents of the buffer are not used.
   bool wanted() const;
   void commit();
 
@@ -60,6 +63,7 @@ class Grads {
   plan::Occurrence occurrence_;
   int source_;
   int exceptions_;  // uncaught exceptions when it was made
+  bool frozen_ = false;
 };
 
 class ParameterStore {
@@ -90,9 +94,13 @@ inline Lease::~Lease() {
   if (store_) store_->give_back(occurrence_);
 }
 inline base::View Lease::weight(int slot) const { return store_->weight(occurrence_, slot); }
-inline base::View Grads::gradient(int slot) const { return store_->gradient(occurrence_, source_, slot); }
-inline bool Grads::wanted() const { return store_->wanted(occurrence_, source_); }
+inline base::View Grads::gradient(int slot) const {
+  if (frozen_) return {};
+  return store_->gradient(occurrence_, source_, slot);
+}
+inline bool Grads::wanted() const { return !frozen_ && store_->wanted(occurrence_, source_); }
 inline void Grads::commit() {
+  if (frozen_) return;
   auto* s = store_;
   store_ = nullptr;
   s->commit(occurrence_, source_);

@@ -64,7 +64,7 @@ class StreamedWeights : public Weights {
     return flat_range(slot_of(flat_group).buffer, 0, c_.layout(flat_group).padded);
   }
   base::View own_shard(int) override { changes_nothing(); }
-  void shards_changed() override { changes_nothing(); }
+  void shards_changed(Changed) override { changes_nothing(); }
   void complete() override {}
 
  private:

@@ -22,7 +22,10 @@ class Weights {
   virtual void give_back(plan::Occurrence occurrence) = 0;
   virtual base::View whole(int flat_group) = 0;  // [padded], valid between acquire and give_back
   virtual base::View own_shard(int flat_group) = 0;
-  virtual void shards_changed() = 0;  // after an update or a load: later passes see the new shards
+  // Later passes see the new shards. An update changes those of flat groups that are not frozen, a load changes all.
+  enum class Changed { updated, loaded };
+  virtual void shards_changed(Changed changed) = 0;
+  void shards_changed() { shards_changed(Changed::loaded); }
   // Gathers now what the next pass would gather of changed shards, and waits for it. Collective.
   virtual void complete() = 0;
 };

@@ -22,7 +22,9 @@ class WholeWeights : public Weights {
   void begin_passes(const plan::LeaseOrder& leases) override {
     if (!changed_) return;
     changed_ = false;
-    std::fill(issued_.begin(), issued_.end(), false);
+    for (std::size_t u = 0; u < issued_.size(); ++u)
+      issued_[u] = only_updated_ && c_.is_frozen(static_cast<int>(u));  // what is frozen is there already
+    only_updated_ = true;
     const auto updated = c_.compute.record();  // what no thread updates in the background
     std::vector<bool> seen(leases.lists.size(), false);
     for (const auto pass : leases.passes) {
@@ -44,7 +46,10 @@ class WholeWeights : public Weights {
     return flat_range(whole(flat_group), c_.group(flat_group).rank() * c_.layout(flat_group).shard,
                       c_.layout(flat_group).shard);
   }
-  void shards_changed() override { changed_ = c_.shared(); }
+  void shards_changed(Changed changed) override {
+    changed_ = c_.shared();
+    if (changed == Changed::loaded) only_updated_ = false;
+  }
   void complete() override {
     begin_pass({});
     for (int u = 0; u < c_.flat_groups(); ++u) {
@@ -67,7 +72,7 @@ class WholeWeights : public Weights {
   }
 
   StoreContext& c_;
-  bool changed_ = false;
+  bool changed_ = false, only_updated_ = false;
   std::vector<bool> issued_;
   std::vector<base::View> wholes_;
   std::vector<Transfers::Ticket> arrives_;

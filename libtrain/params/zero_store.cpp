@@ -30,8 +30,10 @@ void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint
   });
 }
 
+}  // namespace
+
 // Computes initial values of parts of this rank's shards, with all threads of the compute Exec.
-class InitialValues {
+class ZeroStore::InitialValues {
  public:
   InitialValues(const StoreContext& c, std::uint64_t seed) : c_(c), seed_(seed) {}
 
@@ -71,8 +73,6 @@ class InitialValues {
   std::vector<Job> jobs_;
 };
 
-}  // namespace
-
 ZeroStore::ZeroStore(StoreContext& c)
     : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)),
       gradients_(c, [this](int u, base::ConstView sum) { count_squares(u, sum); }), stage_sums_(c),
@@ -98,6 +98,7 @@ void ZeroStore::count_squares(int u, base::ConstView sum) {
 }
 
 void ZeroStore::for_gradient(int u, const std::function<void(std::int64_t first, base::View part)>& f) {
+  if (c_.is_frozen(u)) return;
   if (!c_.is_offloaded(u, plan::Held::gradient)) return f(0, gradients_.shard(u));
   auto& elsewhere = *c_.offloaded;
   const auto shard = c_.layout(u).shard;
@@ -126,39 +127,50 @@ void ZeroStore::for_gradient(int u, const std::function<void(std::int64_t first,
   }
 }
 
-// The host computes the values, by the one code path that defines them.
 void ZeroStore::initialize(std::uint64_t seed) {
   InitialValues values(c_, seed);
-  std::vector<float> part;  // what is not f32 on the host
-  const bool apart = c_.compute.on_gpu() || !states_.masters().are_f32();
-  for (int u = 0; u < c_.flat_groups(); ++u) {
-    const auto shard = c_.layout(u).shard;
-    clear_states(u);
-    if (c_.is_offloaded(u, states_.held_of_master())) {
-      const auto most = c_.offloaded->tile_elements();
-      for (std::int64_t first = 0; first < shard; first += most) {
-        part.resize(base::size(std::min(most, shard - first)));
-        values.add(u, first, std::ssize(part), part.data());
-        values.make();
-        c_.offloaded->write(u, states_.held_of_master(), 0, first, base::View::of(part.data(), {std::ssize(part)}));
-      }
-    } else if (apart) {
-      part.resize(base::size(shard));
-      values.add(u, 0, shard, part.data());
-      values.make();
-      states_.masters().write(u, 0, base::View::of(part.data(), {shard}));
-      c_.compute.synchronize();
-    } else {
-      values.add(u, 0, shard, states_.master_shard(u).ptr<float>());
-    }
-  }
+  std::vector<float> part;
+  for (int u = 0; u < c_.flat_groups(); ++u) add_initial_values(values, part, u);
   values.make();
   c_.compute.synchronize();
   shards_loaded();
 }
 
+void ZeroStore::initialize(std::uint64_t seed, int u) {
+  InitialValues values(c_, seed);
+  std::vector<float> part;
+  add_initial_values(values, part, u);
+  values.make();
+  c_.compute.synchronize();
+}
+
+// The host computes the values, by the one code path that defines them. `part` has what is not f32 on the host.
+void ZeroStore::add_initial_values(InitialValues& values, std::vector<float>& part, int u) {
+  const bool apart = c_.compute.on_gpu() || !states_.masters().are_f32() || states_.masters().is_narrow_and_frozen(u);
+  const auto shard = c_.layout(u).shard;
+  clear_states(u);
+  if (c_.is_offloaded(u, states_.held_of_master())) {
+    const auto most = c_.offloaded->tile_elements();
+    for (std::int64_t first = 0; first < shard; first += most) {
+      part.resize(base::size(std::min(most, shard - first)));
+      values.add(u, first, std::ssize(part), part.data());
+      values.make();
+      c_.offloaded->write(u, states_.held_of_master(), 0, first, base::View::of(part.data(), {std::ssize(part)}));
+    }
+  } else if (apart) {
+    part.resize(base::size(shard));
+    values.add(u, 0, shard, part.data());
+    values.make();
+    states_.masters().write(u, 0, base::View::of(part.data(), {shard}));
+    c_.compute.synchronize();
+  } else {
+    values.add(u, 0, shard, states_.master_shard(u).ptr<float>());
+  }
+}
+
 void ZeroStore::clear_states(int u) {
   const auto& kind = states_.kind();
+  if (c_.is_frozen(u)) return;
   for (std::size_t s = 0; s < kind.element_states(); ++s) {
     if (c_.is_offloaded(u, plan::Held::state, s)) {
       c_.offloaded->clear(u, plan::Held::state, s);
@@ -173,19 +185,20 @@ void ZeroStore::clear_states(int u) {
 }
 
 // Leases are open as long as on ranks that compute, because gathering ahead depends on it. So a layer's lease stays
-// open while a branch's own flat group is leased.
+// open while its other flat groups are leased.
 void ZeroStore::idle(std::span<const plan::Access> accesses, GradientReduction::Position position) {
   using Kind = plan::Access::Kind;
   const auto inside = [&](std::size_t i) {
     return i < accesses.size() && i > 0 && accesses[i].kind == Kind::lease && accesses[i - 1].kind == Kind::lease &&
            base::at(c_.set.places, accesses[i].occurrence.flat_group) > 0;
   };
+  std::vector<plan::Occurrence> open;
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     const auto& a = accesses[i];
     if (a.kind == Kind::lease) {
       weights_->acquire(a.occurrence);
-      if (!inside(i + 1)) weights_->give_back(a.occurrence);
-      if (inside(i)) weights_->give_back(accesses[i - 1].occurrence);
+      open.push_back(a.occurrence);
+      for (; !inside(i + 1) && !open.empty(); open.pop_back()) weights_->give_back(open.back());
     } else if (ends_group(position.place)) {
       gradients_.idle(a.occurrence, position.round);
     }

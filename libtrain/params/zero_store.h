@@ -28,6 +28,8 @@ class ZeroStore : public ParameterStore {
   // Sets initial values: each rank computes its own shards from (seed, name, index). The states of the optimizer are
   // zero. Collective.
   void initialize(std::uint64_t seed);
+  // The same for one flat group, while others are loaded: call shards_loaded() after all have values.
+  void initialize(std::uint64_t seed, int flat_group);
 
   // `leases`: the leases to come, in order, of all micro-batches of a step, or of an evaluation.
   void begin_step(const plan::LeaseOrder& leases) {
@@ -84,6 +86,8 @@ class ZeroStore : public ParameterStore {
   void commit(plan::Occurrence occurrence, int source) override;
 
  private:
+  class InitialValues;
+  void add_initial_values(InitialValues& values, std::vector<float>& part, int flat_group);
   void clear_states(int flat_group);
   void count_squares(int flat_group, base::ConstView sum);
   void clear_gaps(plan::Occurrence occurrence, int source);

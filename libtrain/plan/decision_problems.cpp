@@ -470,6 +470,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes, Kern
                    "use only the axes 'pipe', inside it 'data', and inside that 'tensor'"});
   if (has_model && kernels == Kernels::ours) gpu_problems(p, out);
   master_problems(p, out);
+  adapter_layout_problems(p, out);
   dropout_problems(p, out);
   gate_problems(p, out);
   if (in_range && of_replicas && has_model) {

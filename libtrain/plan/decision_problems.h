@@ -35,6 +35,7 @@ std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = 
 void gpu_problems(const Plan& plan, std::vector<Problem>& out);
 void gate_problems(const Plan& plan, std::vector<Problem>& out);            // of experts and their gates
 void master_problems(const Plan& plan, std::vector<Problem>& out);          // of --master
+void adapter_layout_problems(const Plan& plan, std::vector<Problem>& out);  // of low-rank adapters
 void zero_group_problems(const Plan& plan, std::vector<Problem>& out);      // of --zero-group
 void reduction_node_problems(const Plan& plan, std::vector<Problem>& out);  // of --reduction-ranks-per-node
 // The same for what lies on disk; nothing without $offload.

@@ -25,6 +25,7 @@ double update_bytes(const Plan& plan, int stage) {
   std::int64_t weights = 0, gradients = 0;
   const FlatGroupTable table(part, plan.topology);
   for (const auto& e : table.entries()) {
+    if (e.frozen) continue;
     const auto updated = plan.zero == 0 ? e.layout.padded : e.layout.shard;
     weights += e.times * updated;
     gradients += e.times * (e.layout.shard + updated + 3 * (e.occurrences - 1) * e.layout.shard);

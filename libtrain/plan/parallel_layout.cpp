@@ -89,7 +89,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     base::text("tensor-parallel ranks, which hold slices of each layer; divides $lanes"), ranges::tensor);
   v.formerly("tensor", {"tp"});
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans, T::divides_ranks});
-  v("sequence-parallel", c.sequence_parallel, how, "tensor-parallel ranks split tokens in norms and residuals, too");
+  v("sequence-parallel", c.sequence_parallel, how, "ranks split tokens of norms and residuals");
   v.is({T::evaluation, T::free_on_resume, T::later_in_plans});
   v("expert-parallel", c.expert_parallel, how, "data-parallel ranks with different experts", ranges::expert_parallel);
   v.also({"ep"});

@@ -6,6 +6,7 @@
 #include "libtrain/plan/offload_choice.h"
 #include "libtrain/plan/recompute_choice.h"
 #include "libtrain/plan/schedule/partition.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
@@ -384,7 +385,7 @@ const std::vector<SearchSetting>& search_settings() {
 }
 
 bool needs_textbook_states(const Plan& plan, const SearchSpace& space) {
-  return !space.offload && !plan.offload.any() && plan.optimizer == default_optimizer &&
+  return !space.offload && !plan.offload.any() && !has_adapter(plan.model) && plan.optimizer == default_optimizer &&
          plan.moment_dtype == base::DType::f32 && plan.ema == 0 && plan.master == MasterFormat::f32;
 }
 

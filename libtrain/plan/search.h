@@ -81,7 +81,7 @@ struct SearchResult {
 };
 
 // Whether the textbook's states (model_state_bytes) are a lower bound of a rank's memory: nothing may lie elsewhere,
-// and the optimizer is the usual one with its usual states.
+// no weights may be frozen, and the optimizer is the usual one with its usual states.
 bool needs_textbook_states(const Plan& plan, const SearchSpace& space);
 
 // Branch and bound (Land and Doig 1960). Layouts are judged in the order of a bound that no step of them goes below

@@ -41,18 +41,17 @@ std::vector<double> flops_of_parts(const Plan& p, const Recomputation& recompute
   std::vector<double> out(base::size(p.stages.parts()), 0);
   for (int stage = 0; stage < p.pipeline; ++stage)
     for (const auto& segment : segments(p.part_of_stage(stage), recompute)) {
-      auto flops = 3 * segment.kind->forward_flops(segment.model, p.sequence);
+      auto flops = segment.kind->training_flops(segment.model, p.sequence);
       if (segment.recompute == Recompute::layers) flops += segment.kind->recompute_flops(segment.model, p.sequence);
       base::at(out, p.stages.part(stage, segment.chunk)) += static_cast<double>(segment.times) * flops;
     }
   return out;
 }
 
-// FLOPs of weight gradients that are computed apart.
-std::vector<double> apart_flops_of_parts(const Plan& p) {
+// FLOPs of(a segment) for a token, of each part of the model.
+template <class Of> std::vector<double> sum_of_parts(const Plan& p, const Of& of) {
   std::vector<double> items;
-  for (const auto& segment : segments(p.model))
-    items.insert(items.end(), base::size(segment.times), segment.kind->apart_flops(segment.model, p.sequence));
+  for (const auto& segment : segments(p.model)) items.insert(items.end(), base::size(segment.times), of(segment));
   return part_weights(items, p.stages.boundaries);
 }
 
@@ -153,10 +152,12 @@ nlohmann::ordered_json report_json(const Plan& p) {
 
 std::optional<Idle> idle_of(const Plan& p) {
   if (p.pipeline == 1) return {};
-  const auto plain = flops_of_parts(p, {}), all = flops_of_parts(p, p.recompute), apart = apart_flops_of_parts(p);
+  const auto all = flops_of_parts(p, p.recompute),
+             forward = sum_of_parts(p, [&](const auto&s) { return s.kind->forward_flops(s.model, p.sequence); }),
+             apart = sum_of_parts(p, [&](const auto&s) { return s.kind->apart_flops(s.model, p.sequence); });
   std::vector<PartCosts> costs;
   for (std::size_t i = 0; i < all.size(); ++i)
-    costs.push_back({plain[i] / 3, all[i] - plain[i] / 3 - apart[i], apart[i], 0});
+    costs.push_back({forward[i], all[i] - forward[i] - apart[i], apart[i], 0});
   const auto micros = p.batch().micros_of(0), at_most = most_simulated / p.stages.parts();
   const auto half = at_most / 2 / p.pipeline * p.pipeline;
   double seconds = 0;

@@ -32,7 +32,7 @@ TEST(Muon, TakesAndSendsWhatThePlanSays) {
   for (const auto& layout : {ParallelLayout{1, 0, 1}, ParallelLayout{2, 0, 1}, ParallelLayout{3, 1, 1},
                              ParallelLayout{3, 3, 1}, ParallelLayout{2, 1, 1, "bf16", "none", 2},
                              ParallelLayout{4, 2, 1, "f32", "none", 2}, ParallelLayout{4, 3, 2, "f32", "none", 2}}) {
-    auto c = muon(runs, "accounting-" + text_of(layout));
+    auto c = muon(runs, "accounting-" + short_text_of(layout));
     c.model = wide, c.sequence = 4, c.steps = 3;
     auto adamw = c;
     adamw.optimizer = "adamw";

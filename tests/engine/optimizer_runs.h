@@ -19,7 +19,7 @@ namespace trainyard::testing {
 // The settings of a run whose output has this name.
 using OptimizerConfig = std::function<engine::RunConfig(const SmallRun& runs, const std::string& output)>;
 
-inline std::string text_of(const ParallelLayout& l) {
+inline std::string short_text_of(const ParallelLayout& l) {
   return fmt::format("{}-{}-zero{}-t{}-p{}-e{}-a{}", l.dtype, l.ranks, l.zero, l.tensor, l.pipeline, l.experts,
                      l.threads);
 }
@@ -41,7 +41,7 @@ inline void expect_same_bits_on_every_layout(const OptimizerConfig& config, cons
           ParallelLayout{4, 1, 1, dtype, "none", 2, false, 2}}) {
       turn = !turn;
       if (!at_night() && turn) continue;
-      auto c = config(runs, text_of(layout));
+      auto c = config(runs, short_text_of(layout));
       EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << c.output;
       expect_no_difference(runs.reports(), c.output);
     }
@@ -64,7 +64,7 @@ inline void expect_same_bits_with_experts(const OptimizerConfig& config) {
       if (replicas % expert_parallel != 0) continue;
       if (!at_night() && replicas % 2 == 0 && expert_parallel != (layout.zero == 3 ? 1 : 2)) continue;
       layout.experts = expert_parallel;
-      auto c = config(runs, "experts-" + text_of(layout));
+      auto c = config(runs, "experts-" + short_text_of(layout));
       c.model = alone.model, c.global_batch = alone.global_batch, c.steps = alone.steps;
       EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << c.output;
       expect_no_difference(runs.reports(), c.output);

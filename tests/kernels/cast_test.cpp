@@ -201,16 +201,18 @@ TEST(Cast, CopyAndFillTakeF16) {
     }
 }
 
-TEST(Cast, CopyFillAdd) {
+TEST(Cast, CopyFillAddScale) {
   sweep(
       [](tensor::Exec& exec, DType t) {
-        MatrixBuffer x(t, 7, 41, 1), copied(t, 7, 41, 2), filled(t, 7, 41, 3), dense(t, 7, 41), sum(t, 7, 41, 4);
-        x.fill(1), sum.fill(2);
+        MatrixBuffer x(t, 7, 41, 1), copied(t, 7, 41, 2), filled(t, 7, 41, 3), dense(t, 7, 41), sum(t, 7, 41, 4),
+            scaled(t, 7, 41, 2);
+        x.fill(1), sum.fill(2), scaled.fill(2);
         kernels::copy(exec, x.view(), copied.view());
         kernels::fill(exec, filled.view(), 0.1);
         kernels::fill(exec, dense.view(), -3);
         kernels::add(exec, sum.view(), x.view());
-        return std::vector{copied, filled, dense, sum};
+        kernels::scale(exec, scaled.view(), 1.7);
+        return std::vector{copied, filled, dense, sum, scaled};
       },
       [](DType t, const std::vector<MatrixBuffer>& out) {
         MatrixBuffer x(t, 7, 41), y(t, 7, 41);
@@ -221,6 +223,8 @@ TEST(Cast, CopyFillAdd) {
             ASSERT_EQ(out[1](r, c), in_type(t, 0.1));
             ASSERT_EQ(out[2](r, c), -3);
             ASSERT_EQ(out[3](r, c), in_type(t, in_type(t == DType::f64 ? t : DType::f32, y(r, c) + x(r, c))));
+            const auto wide = t == DType::f64 ? t : DType::f32;
+            ASSERT_EQ(out[4](r, c), in_type(t, in_type(wide, y(r, c) * in_type(wide, 1.7))));
           }
       });
 }

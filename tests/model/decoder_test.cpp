@@ -37,7 +37,8 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
   auto behind = untied;
   behind.norm_position = plan::NormPosition::post;
   for (const auto& m : {small_gpt2(), small_llama(), untied, tied, small_post(), small_bert(), behind, small_sandwich(),
-                        small_inside_post(), small_parallel()})
+                        small_inside_post(), small_parallel(), with_adapters(small_gpt2()),
+                        with_adapters(small_bert(), {"v"}), with_adapters(untied)})
     for (const auto recompute : plan::recomputations) {
       PlainStore store(m, DType::f32, 1);
       Runner runner(m, {2, 9, DType::f32, 1}, recompute);

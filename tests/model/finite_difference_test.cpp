@@ -188,6 +188,22 @@ plan::ModelConfig small_experts(plan::ModelConfig m) {
   m.experts.count = {4}, m.experts.balance_loss = 0, m.experts.min_capacity = 1, m.experts.ffn = 48;
   return m;
 }
+TEST(FiniteDifferences, AdaptersOnAllLayers) {
+  whole_model(with_adapters(with_dropout(small_gpt2())), plan::Recompute::layers);
+  whole_model(with_adapters(with_dropout(small_llama())), plan::Recompute::selective);
+  whole_model(with_adapters(with_dropout(small_bert())), plan::Recompute::none);
+  whole_model(with_adapters(with_dropout(small_sandwich())), plan::Recompute::layers);
+}
+TEST(FiniteDifferences, AdaptersOnSomeLayers) {
+  whole_model(with_adapters(with_dropout(small_parallel()), {"o"}), plan::Recompute::layers);
+  whole_model(with_adapters(with_dropout(small_post()), {"down"}), plan::Recompute::selective);
+  whole_model(with_adapters(with_dropout(small_inside_post()), {"up", "v"}), plan::Recompute::none);
+  auto m = with_adapters(with_dropout(small_llama()), {"gate", "k"});
+  m.qk_norm = plan::QkNorm::head;
+  whole_model(m, plan::Recompute::layers);
+  m.qk_norm = plan::QkNorm::width;
+  whole_model(m, plan::Recompute::none);
+}
 TEST(FiniteDifferences, OneExpertOfFour) {
   auto m = small_experts(with_dropout(small_gpt2()));
   m.experts.every = 2, m.experts.overflow = plan::Overflow::position;

@@ -4,6 +4,7 @@
 #include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
 #include "libtrain/model/tensor_collectives.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "tests/model/plain_store.h"
 
 #include <algorithm>
@@ -75,6 +76,14 @@ inline plan::ModelConfig small_parallel() {
 inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2,
   m.dropout_ffn_residual = 0.25;
+  return m;
+}
+
+// With low-rank adapters on these layers, by default on all that the model has, and everything else frozen.
+inline plan::ModelConfig with_adapters(plan::ModelConfig m, std::vector<std::string> on = {}) {
+  if (on.empty()) on = {"q", "k", "v", "o", "up", "down"};
+  if (on.size() == 6 && plan::is_gated(m)) on.push_back("gate");
+  m.adapter = {.rank = 8, .alpha = 12, .on = std::move(on)};
   return m;
 }
 

@@ -34,12 +34,14 @@ struct Whole {
   std::vector<std::vector<std::vector<double>>> gradients;  // by flat group, slot, element; of both occurrences
 };
 
-// Moves biases and norms away from 0 and 1, which would hide that something is added or scaled twice.
+// Moves biases and norms away from 0 and 1, which would hide that something is added or scaled twice, and adapters away
+// from 0.
 void stir(PlainStore& store, const plan::Topology& topology, int rank) {
   for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
     for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
       for (const auto& [held, whole] : PlainStore::places(store.flat_groups[u].parameters[p], topology, rank))
-        if (store.flat_groups[u].parameters[p].shape.size() == 1)
+        if (store.flat_groups[u].parameters[p].shape.size() == 1 ||
+            store.flat_groups[u].parameters[p].name.ends_with("adapter_b"))
           store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + held)] +=
               0.3 * std::sin(0.7 * static_cast<double>(whole) + static_cast<double>(p));
   store.publish();
@@ -209,6 +211,36 @@ TEST(TensorRanks, SmallNormsOfHeads) {
   small(m);
   m.qk_norm = plan::QkNorm::width;
   small(m);
+}
+
+TEST(TensorRanks, Adapters) {
+  const std::vector<std::string> some = {"v", "down"};
+  int n = 0;
+  for (const auto& base : {small_gpt2(), small_llama(), small_post(), small_sandwich()})
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      auto m = with_adapters(with_dropout(eight_heads(base, 4)), ++n % 3 == 0 ? some : std::vector<std::string>());
+      if (n % 4 == 3) m.qk_norm = n % 8 == 3 ? plan::QkNorm::head : plan::QkNorm::width;
+      const Batch batch(formula_windows(m.vocabulary, 0, 2, 128, true), true, 40);
+      const plan::MicroShape shape{{2, 128}, {dtype, 1}};
+      const auto want = one_rank(m, shape, batch);
+      for (const int ranks : {2, 4})
+        for (const bool rows : {false, true})
+          expect_same(m, shape, batch, want,
+                      {ranks, rows, plan::recomputations[static_cast<std::size_t>(ranks / 2 + rows + n) % 3]});
+    }
+}
+// Three lanes of six on each of two ranks are added from left to right.
+TEST(TensorRanks, AdaptersInOddLanes) {
+  auto m = with_adapters(eight_heads(small_llama(), 6));
+  m.layers = 1, m.hidden = 48, m.heads = 12, m.kv_heads = 6, m.ffn = 96;
+  const Batch batch(formula_windows(m.vocabulary, 0, 2, 128, true), true);
+  const plan::MicroShape shape{{2, 128}, {DType::f32, 1}};
+  const auto want = one_rank(m, shape, batch);
+  for (const bool rows : {false, true}) expect_same(m, shape, batch, want, {2, rows, plan::Recompute::layers});
+}
+TEST(TensorRanks, SmallAdapters) {
+  small(with_adapters(small_llama()));
+  small(with_adapters(small_gpt2(), {"q", "o"}));
 }
 
 // Here attention is the last branch, whose output nobody reads in the second forward.

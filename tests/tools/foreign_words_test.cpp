@@ -106,7 +106,7 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--per_device_eval_batch_size", "here it is --micro-batch: "},
       {"--checkpoint", "here it is --init-from: the weights alone; --resume"},
       {"--tokenizer", "shard-data --tokenizer makes them"},
-      {"--lora_rank", "there is no LoRA"},
+      {"--lora_rank", "--adapter lora:16"},
       {"--load_in_4bit", "no quantization"},
       {"--label_smoothing_factor", "neither label smoothing"},
       {"--push_to_hub", "convert-checkpoint"},

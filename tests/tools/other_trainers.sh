@@ -28,7 +28,7 @@ said 'to go on: .*train '; unsaid 'stop.after'
 # All flags of a command that are not known are named at once.
 refused 2 '4 flags are not known: --output_dir, --do_train, --bf16, --xyz' train --output_dir o --do_train --bf16 True --xyz -3 --learning_rate 3e-5
 said 'try: --output_dir: here it is --output$'; said '^  *--do_train: train always trains'; said '^  *--bf16: here it is --dtype'
-refused 2 '--lora_rank is not known' train --lora_rank 8; said 'there is no LoRA'
+refused 2 '--lora_rank is not known' train --lora_rank 8; said '--adapter lora:16'
 refused 2 '--deepspeed_config is not known' train --deepspeed_config ds.json; said 'train --config FILE'
 refused 2 '--tokenizer is not known' train --tokenizer t; said 'shard-data --tokenizer'
 refused 2 '--optimizer.lr is not known' train --optimizer.lr 1; said 'here it is --learning-rate'

@@ -234,7 +234,8 @@ std::string spelled_in(std::string sentence, const std::vector<std::string>& nam
 // words. tests/tools/foreign_words_test.cpp compares these lists with the settings that there are.
 std::string programs_with(const std::string& word) {
   constexpr std::string_view of_plans_too =
-      " tensor-parallel tp sequence-parallel zero zero-group dtype recompute reduction reduction-ranks-per-node "
+      " adapter tensor-parallel tp sequence-parallel zero zero-group dtype recompute reduction "
+      "reduction-ranks-per-node "
       "local-accumulation "
       "gathered-layers "
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "

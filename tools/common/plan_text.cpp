@@ -138,7 +138,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   std::string out =
       fmt::format("model       {}: {} layers, {} hidden, {} heads, vocabulary {}\n", base::one_line(p.model.name),
                   p.model.layers, p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
-  out += fmt::format("parameters  {}{}\n", base::count_text(p.parameters),
+  out += fmt::format("parameters  {}{}{}\n", base::count_text(p.parameters), plan::trained_text(p.model),
                      p.active_parameters < p.parameters
                          ? fmt::format(", of which a token goes through {}", base::count_text(p.active_parameters))
                          : "");
@@ -184,7 +184,10 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
     return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype,
                                    *p.states().optimizer);
   };
-  auto textbook = states(std::max<std::int64_t>(0, p.parameters - of_experts) / p.tensor / p.pipeline, data) +
+  const auto frozen = p.parameters - plan::trained_parameter_count(p.model);  // they have a working copy alone
+  auto textbook = states(std::max<std::int64_t>(0, p.parameters - frozen - of_experts) / p.tensor / p.pipeline, data) +
+                  static_cast<double>(frozen / p.tensor / p.pipeline * base::size_of(p.dtype)) /
+                      static_cast<double>(p.zero == 3 ? data : 1) +
                   states(of_experts / p.tensor / p.pipeline / p.expert_parallel, data / p.expert_parallel);
   if (const plan::ZeroGroups groups(p.topology); groups.any())
     textbook += static_cast<double>(p.parameters / p.tensor / p.pipeline * base::size_of(p.dtype)) / groups.ranks();

@@ -11,6 +11,7 @@
 #include "libtrain/checkpoint/export_model.h"
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/checkpoint/peft.h"
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/data/tokenizer.h"
 #include "libtrain/engine/build_info.h"
@@ -40,10 +41,12 @@ constexpr const char* examples =
     "  convert-checkpoint run model --to safetensors\n"
     "  convert-checkpoint run narrow --to safetensors --dtype bf16 --max-shard 30kB\n"
     "  convert-checkpoint model imported --from safetensors --model-file model.toml\n"
-    "  convert-checkpoint narrow again --from safetensors --dtype f32 --json\n";
+    "  convert-checkpoint narrow again --from safetensors --dtype f32 --json\n"
+    "  convert-checkpoint adapted adapter --to peft\n"
+    "  convert-checkpoint adapter joined --from peft --base again\n";
 
 struct Settings {
-  std::string source, destination, from, to, dtype, model_file, max_shard = "5GB", progress = "auto";
+  std::string source, destination, from, to, dtype, model_file, base, max_shard = "5GB", progress = "auto";
   std::vector<std::string> ignored_keys;
   int threads = 0;
   bool force = false, json = false;
@@ -54,16 +57,21 @@ void add_options(CLI::App& app, Settings& s) {
   using tools::in_range, tools::one_of;
   app.add_option("SRC", s.source,
                  "--to: a checkpoint, or a run, for its newest whole checkpoint; --from: a folder with config.json and "
-                 "model.safetensors or its index, or the path of one of these two")
+                 "model.safetensors or its index, or the path of one of these two; --from peft: a folder with "
+                 "adapter_config.json and adapter_model.safetensors")
       ->required();
   app.add_option("DST", s.destination, "folder that is written")->required();
-  app.add_option("--to", s.to, "safetensors: write config.json and tensors that transformers loads")
-      ->check(one_of({"safetensors"}))
+  app.add_option("--to", s.to,
+                 "safetensors: write config.json and tensors that transformers loads; peft: write the adapters alone")
+      ->check(one_of({"safetensors", "peft"}))
       ->group("Work");
   app.add_option("--from", s.from,
                  "safetensors: write a checkpoint of the weights alone, for train --init-from, generate, train "
-                 "--evaluate")
-      ->check(one_of({"safetensors"}))
+                 "--evaluate; peft: the same, of --base with the adapters of SRC")
+      ->check(one_of({"safetensors", "peft"}))
+      ->group("Work");
+  app.add_option("--base", s.base, "--from peft: the checkpoint, or the run, whose weights the adapters stand beside")
+      ->type_name("CHECKPOINT")
       ->group("Work");
   app.add_option("--dtype", s.dtype,
                  "--to: f32, bf16 or f16 [the checkpoint's]; --from: f32 or bf16 [bf16 where all of SRC is, else f32]")
@@ -94,8 +102,19 @@ void add_options(CLI::App& app, Settings& s) {
 
 void require_direction(const CLI::App& app, const Settings& s) {
   if (s.to.empty() == s.from.empty())
-    throw base::UsageError(s.to.empty() ? "neither --to nor --from is given" : "--to and --from do not go together",
-                           "convert-checkpoint SRC DST --to safetensors, or --from safetensors");
+    throw base::UsageError(
+        s.to.empty() ? "neither --to nor --from is given" : "--to and --from do not go together",
+        "convert-checkpoint SRC DST --to safetensors, or --from safetensors; or peft in place of it");
+  if ((s.from == "peft") == s.base.empty())
+    throw base::UsageError(
+        s.base.empty() ? "--from peft does not say beside which weights" : "--base is only for --from peft",
+        "convert-checkpoint ADAPTER DST --from peft --base CHECKPOINT");
+  if (s.to == "peft" && app.count("--max-shard") > 0)
+    throw base::UsageError("--max-shard is only for --to safetensors", "leave it out: adapters are one file");
+  if (s.from == "peft" && (!s.model_file.empty() || !s.ignored_keys.empty()))
+    throw base::UsageError(
+        fmt::format("{} is only for --from safetensors", s.model_file.empty() ? "--ignore-keys" : "--model-file"),
+        "leave it out: the model is that of --base");
   if (!s.from.empty() && app.count("--max-shard") > 0)
     throw base::UsageError("--max-shard is only for --to",
                            "leave it out: a checkpoint has one file of weights for each rank");
@@ -199,6 +218,41 @@ base::ExitCode write_safetensors(const Settings& s, const std::string& checkpoin
                 base::steady_seconds() - start);
 }
 
+checkpoint::PeftOptions peft_options(const Settings& s) {
+  checkpoint::PeftOptions o;
+  o.existing = s.existing(), o.threads = base::threads_or_all(s.threads);
+  if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
+  o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
+  return o;
+}
+
+// `checkpoint`: what is written, or what the adapters stand beside.
+base::ExitCode convert_peft(const Settings& s, const std::string& checkpoint) {
+  const auto start = base::steady_seconds();
+  const checkpoint::Reader source(checkpoint, checkpoint::Reader::Check::all_but_payloads);
+  const bool writes = !s.to.empty();
+  const auto r = writes ? checkpoint::export_peft(source, s.destination, peft_options(s))
+                        : checkpoint::import_peft(source, s.source, s.destination, peft_options(s));
+  const auto count = base::counted(static_cast<std::int64_t>(r.tensors), "tensor");
+  const auto* dtype = base::name_of(r.dtype);
+  return report(s,
+                {{{"output", base::text_of_path(s.destination)},
+                  {"source", base::text_of_path(writes ? source.path() : s.source)},
+                  {"base", writes ? ordered_json() : ordered_json(base::text_of_path(source.path()))},
+                  {"step", source.state().step},
+                  {"model_type", r.family->model_type},
+                  {"dtype", dtype},
+                  {"tensors", r.tensors}},
+                 writes ? fmt::format("adapters of step {} of a {} model in {}, {}", source.state().step,
+                                      r.family->model_type, dtype, count)
+                        : fmt::format("adapters of a {} model beside {}, {} in {}", r.family->model_type, source.path(),
+                                      count, dtype),
+                 {},
+                 r.bytes_read,
+                 r.bytes_written},
+                base::steady_seconds() - start);
+}
+
 base::ExitCode read_safetensors(const Settings& s) {
   const auto start = base::steady_seconds();
   require_place_of_model_file(s);
@@ -251,11 +305,13 @@ int main(int argc, char** argv) {
     base::configure_log("convert-checkpoint", 0, base::LogLevel::info);
     require_direction(app, s);
     try {
-      if (s.to.empty()) return read_safetensors(s);
-      return checkpoint::looking_again({s.source}, [&] {
-        const auto found = checkpoint::named_checkpoint(s.source);
+      if (s.from == "safetensors") return read_safetensors(s);
+      const auto& read = s.from.empty() ? s.source : s.base;
+      return checkpoint::looking_again({read}, [&] {
+        const auto found = checkpoint::named_checkpoint(read);
         return checkpoint::reading(
-            {found}, [&] { return write_safetensors(s, found); }, checkpoint::Seen::listed);
+            {found}, [&] { return s.to == "safetensors" ? write_safetensors(s, found) : convert_peft(s, found); },
+            checkpoint::Seen::listed);
       });
     } catch (const tools::Interrupted&) {
       tools::end_by_signal("convert-checkpoint", base::printable(s.destination) + " is not there");

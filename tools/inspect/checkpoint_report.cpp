@@ -12,6 +12,8 @@
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/parameter_groups.h"
 #include "libtrain/engine/report.h"
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -34,6 +36,8 @@ json tensors_json(const checkpoint::Reader& reader) {
                {"fingerprint", checkpoint::hex64(t.fingerprint)}};
     entry["norm"] = std::isfinite(t.norm) ? json(t.norm) : json(nullptr);
     if (!t.aliases.empty()) entry["aliases"] = t.aliases;
+    if (t.kind == checkpoint::Kind::model && reader.manifest().parameters[reader.number_of(t.name)].frozen)
+      entry["frozen"] = true;
     out.push_back(std::move(entry));
   }
   return out;
@@ -79,9 +83,9 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
                      human_count(s.tokens_seen),
                      s.skipped_steps == 0 ? "" : fmt::format(", {} skipped", base::counted(s.skipped_steps, "step")));
   out += fmt::format(
-      "  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n",
-      base::one_line(m.name), human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary,
-      m.context);
+      "  model       {}: {} parameters{}, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n",
+      base::one_line(m.name), human_count(parameters), plan::trained_text(m), m.layers, m.hidden, m.heads, m.kv_heads,
+      m.ffn, m.vocabulary, m.context);
   const char* kept = s.contents == checkpoint::Contents::model ? "; the weights alone, no run can go on from it"
                      : !base::is_narrow(s.dtype)               ? " (the model is its own master)"
                                                                : ", f32 master";
@@ -157,7 +161,13 @@ Report report_of(const std::string& folder, const Options& options) {
   for (const auto& t : reader.tensors())
     rows.push_back(
         {t.path, shape_text(t.shape), base::name_of(t.dtype), number_text(t.norm), checkpoint::hex64(t.fingerprint)});
-  report.text += table({"tensor", ">shape", "dtype", ">norm", "fingerprint"}, rows);
+  auto columns = std::vector<std::string>{"tensor", ">shape", "dtype", ">norm", "fingerprint"};
+  if (plan::has_adapter(reader.state().model)) {
+    columns.emplace_back("");
+    for (std::size_t i = 0; const auto& t : reader.tensors())
+      rows[i++].emplace_back(reader.manifest().parameters[reader.number_of(t.name)].frozen ? "frozen" : "");
+  }
+  report.text += table(columns, rows);
   if (options.verify == Verify::everything)
     report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n",
                                size_phrase(reader.bytes(), options.sizes));

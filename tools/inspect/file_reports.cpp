@@ -138,7 +138,8 @@ Report model_report(const std::string& file, const Options& options) {
   report.json["parameters"] = known ? nlohmann::json(all) : nlohmann::json();
   if (plan::has_experts(model)) report.json["active_parameters"] = known ? nlohmann::json(active) : nlohmann::json();
   report.text +=
-      fmt::format("\n{} parameters{}{}\n", human_count(all), known ? "" : " with byte tokens",
+      fmt::format("\n{} parameters{}{}{}\n", human_count(all), plan::trained_text(with_byte_tokens),
+                  known ? "" : " with byte tokens",
                   active < all ? fmt::format(", of which a token goes through {}", human_count(active)) : "");
   const auto sequence = plan::longest_sequence(model);
   if (const auto attention = plan::attention_text(model, sequence); !attention.empty())

@@ -11,6 +11,7 @@
 #include "libtrain/plan/auto_setting.h"
 #include "libtrain/plan/data_use.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/model_file/adapter_setting.h"
 #include "libtrain/plan/model_file/load_model.h"
 #include "libtrain/plan/offload_choice.h"
 #include "libtrain/plan/plan_json.h"
@@ -155,6 +156,7 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
                       base::name_of(p.gradient_dtype));
   decide_vocabulary(p.model, o, set);
   if (o.recompute_auto) p.recompute = plan::undecided_recomputation(p);
+  plan::take_adapter(o.adapter, p.model);
   if (o.lanes > 0) p.model.lanes = o.lanes;
   if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);
   if (p.sequence == 0) p.sequence = p.model.context;
@@ -263,6 +265,13 @@ int main(int argc, char** argv) {
                  "on a GPU 1")
       ->check(in_range(ranges::lanes))
       ->capture_default_str()
+      ->group("Model");
+  app.add_option("--adapter", o.adapter.adapter, "lora:16 trains low-rank adapters beside frozen weights")
+      ->group("Model");
+  app.add_option("--adapter-on", o.adapter.on, "layers with adapters: q,k,v,o,gate,up,down; default: q,v")
+      ->group("Model");
+  app.add_option("--adapter-alpha", o.adapter.alpha, "their outputs are multiplied by this / rank; default: by 1")
+      ->check(in_range(base::Range<double>{0, 1e6}))
       ->group("Model");
   app.add_option("--ranks", o.ranks, "all ranks: --pipeline-parallel times --tensor-parallel times data-parallel ranks")
       ->check(in_range(ranges::ranks))

@@ -10,6 +10,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/average.h"
+#include "libtrain/checkpoint/merge.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/removed.h"
 #include "libtrain/engine/run_folder.h"
@@ -41,6 +42,7 @@ constexpr const char* examples =
     "  reshard-checkpoint --diff whole eight\n"
     "  reshard-checkpoint --average whole eight mean --json\n"
     "  reshard-checkpoint --ema run2 smooth\n"
+    "  reshard-checkpoint --merge adapted merged\n"
     "  reshard-checkpoint --verify mean\n";
 
 struct Settings {
@@ -49,7 +51,8 @@ struct Settings {
   int threads = 0;
   std::string partition, plan, dtype, only, memory = "256MiB", progress = "auto";
   std::optional<double> tolerance;
-  bool consolidate = false, average = false, ema = false, diff = false, verify = false, force = false, json = false;
+  bool consolidate = false, average = false, merge = false, ema = false;
+  bool diff = false, verify = false, force = false, json = false;
 };
 
 void add_options(CLI::App& app, Settings& s) {
@@ -64,6 +67,9 @@ void add_options(CLI::App& app, Settings& s) {
       ->group("Work");
   app.add_flag("--ema", s.ema,
                "write the moving average of the weights that a run with train --ema keeps, as weights alone")
+      ->group("Work");
+  app.add_flag("--merge", s.merge,
+               "add adapters to the weights beside them: DST is a model without adapters, with the weights alone")
       ->group("Work");
   app.add_flag("--diff", s.diff,
                "compare tensor by tensor: largest absolute and relative difference, where it is, cosine; exit 5 if any "
@@ -131,8 +137,9 @@ void add_options(CLI::App& app, Settings& s) {
 void require_apart(const CLI::App& app) {
   using Names = std::vector<const char*>;
   const std::vector<std::pair<Names, Names>> apart{
-      {{"--average"}, {"--ema", "--diff", "--verify"}},
-      {{"--ema"}, {"--diff", "--verify"}},
+      {{"--average"}, {"--ema", "--merge", "--diff", "--verify"}},
+      {{"--ema"}, {"--merge", "--diff", "--verify"}},
+      {{"--merge"}, {"--diff", "--verify", "--only", "--plan"}},
       {{"--diff"}, {"--verify"}},
       {{"--diff", "--verify"},
        {"--data-parallel", "--tensor-parallel", "--expert-parallel", "--pipeline-parallel", "--partition", "--zero",
@@ -245,12 +252,14 @@ base::ExitCode make(const Settings& s, const Sources& sources) {
   o.history = engine::history_through(read.back()->path(), read.back()->state().step);
   reshard::Made made{{}, read.back()->manifest().ranks, s.paths.back(), {}, 0};
   for (const auto* source : read) made.sources.push_back(source->path());
-  const auto layout = layout_of(s, *read.back());
+  auto layout = layout_of(s, *read.back());
+  if (s.merge) layout.contents = checkpoint::Contents::model;
   checkpoint::require_free_destination(base::without_slashes(made.output), o.existing, made.sources);
   warn_of(layout, *read.back());
-  made.result = s.average ? checkpoint::average(read, made.output, layout, o)
-                : s.ema   ? checkpoint::moving_average(*read.back(), made.output, layout, o)
-                          : checkpoint::reshard(*read.back(), made.output, layout, o);
+  made.result = s.merge     ? checkpoint::merge_adapters(*read.back(), made.output, layout, o)
+                : s.average ? checkpoint::average(read, made.output, layout, o)
+                : s.ema     ? checkpoint::moving_average(*read.back(), made.output, layout, o)
+                            : checkpoint::reshard(*read.back(), made.output, layout, o);
   made.seconds = base::steady_seconds() - start;
   if (s.json) {
     tools::print(reshard::json_of(made).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
@@ -295,7 +304,8 @@ base::ExitCode verify(const Settings& s, const Sources& sources) {
 int main(int argc, char** argv) {
   Settings s;
   CLI::App app("", "reshard-checkpoint");
-  tools::describe_program(app, "Writes a checkpoint anew for other ranks; also averages, compares and verifies.",
+  tools::describe_program(app,
+                          "Writes a checkpoint anew for other ranks; also averages, merges, compares and verifies.",
                           examples, "train, inspect, partition-model; checkpoints/README.md for the format");
   add_options(app, s);
   return tools::guarded(app, argc, argv, [&] {

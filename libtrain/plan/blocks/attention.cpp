@@ -1,6 +1,7 @@
 // What attention declares, saves and needs.
 #include "libtrain/plan/blocks/attention.h"
 
+#include "libtrain/plan/blocks/adapter.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/blocks/query_key_norm.h"
 #include "libtrain/plan/blocks/scratch.h"
@@ -44,7 +45,8 @@ std::int64_t attended_backward(const ModelConfig& m, const MicroShape& s) {
   const Products p(m, s);
   const auto width = Widths(m, s.tensor).q;
   return (attended_gradient_fits(m, s) ? 0 : p.rows(width)) +
-         std::max(p.linear(width, m.hidden), attention_backward(m, s));
+         std::max(
+             {p.linear(width, m.hidden), attention_backward(m, s), adapter_backward_bytes(m, s, "attention", false)});
 }
 
 // Fused kernels compute tiles of this many keys. Of a causal row they skip the tiles behind its end, and tiles that no
@@ -99,6 +101,7 @@ std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const Micr
   std::vector<SavedTensor> out{{"qkv", s.dtype, s.rows(), w.q + 2 * w.kv},
                                {"logsumexp", s.accumulation(), s.batch * w.heads, s.sequence},
                                {"attended", s.dtype, s.rows(), w.q}};
+  add_adapter_tensors(m, s, "attention", out);
   add_query_key_tensors(m, s, pass, out);
   if (s.attention == AttentionKernels::fused) return out;
   const auto rows = s.batch * w.heads * s.sequence, keys = computed_keys(m, s, s.attention);
@@ -114,8 +117,10 @@ std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const 
   const auto attention =
       p.on_gpu() ? gpu_attention_forward_scratch_bytes
                  : attention_forward_scratch_bytes(s.sequence, m.head_dim(), key_value_heads(m, s), s.threads);
-  return std::max({p.gathered(m.hidden) + p.fused_forward(qkv(m, s)), query_key_forward_bytes(m, s), rotary(m, s),
-                   attention, p.shared_sum(m.hidden, {Widths(m, s.tensor).q})});
+  return std::max(
+      {p.gathered(m.hidden) + std::max(p.fused_forward(qkv(m, s)), adapter_forward_bytes(m, s, "attention", true)),
+       adapter_forward_bytes(m, s, "attention", false), query_key_forward_bytes(m, s), rotary(m, s), attention,
+       p.shared_sum(m.hidden, {Widths(m, s.tensor).q})});
 }
 
 std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
@@ -123,9 +128,12 @@ std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const
   const Widths w(m, s.tensor);
   const bool apart = !output_gradient_fits(m, s) && (s.sequence_parallel || m.dropout_attention_residual > 0);
   const auto gradients = p.rows(w.q + 2 * w.kv) + (apart ? p.rows(m.hidden) : 0);  // of q, k, v; of the output
+  const auto others = std::max({attended_backward(m, s), rotary(m, s), query_key_backward_bytes(m, s)});
+  if (has_adapter(m))
+    return gradients + (reads_input_in_backward(m, "attention") ? p.gathered(m.hidden) : 0) +
+           std::max({others, p.fused_inputs(qkv(m, s)), adapter_backward_bytes(m, s, "attention", true)});
   return gradients + p.gathered(m.hidden) +
-         std::max({p.weight_gradient(m.hidden, w.q, has_output_bias(m)), attended_backward(m, s), rotary(m, s),
-                   query_key_backward_bytes(m, s), p.fused_backward(qkv(m, s))});
+         std::max({p.weight_gradient(m.hidden, w.q, has_output_bias(m)), others, p.fused_backward(qkv(m, s))});
 }
 
 std::int64_t AttentionKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
@@ -151,7 +159,7 @@ std::vector<GroupCall> AttentionKind::tensor_calls(const ModelConfig& m, const M
 // The scores and their product with the values are counted in full; causal masking would halve them. A sparse layout
 // and a window count their share of what dense attention computes.
 double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
-  return apart_flops(m) +
+  return apart_flops(m) + adapter_flops(m, "attention") +
          4 * computed_share(m, sequence) * static_cast<double>(sequence) * static_cast<double>(m.query_width());
 }
 
@@ -198,6 +206,7 @@ BlockWork AttentionKind::work(const ModelConfig& m, const MicroShape& s, Attenti
     out.again.bytes = out.forward.bytes;
   }
   add_query_key_work(m, s, out);
+  add_adapter_work(m, s, "attention", out);
   return out;
 }
 

@@ -19,6 +19,7 @@ class AttentionKind : public BranchKind {
   std::int64_t input_gradients_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t weight_gradients_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   double apart_flops(const ModelConfig& model) const override;
+  double frozen_flops(const ModelConfig& model) const override { return apart_flops(model); }
   std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass, Recompute recompute,
                                       Again again) const override;
   bool skips_unread_output() const override { return true; }

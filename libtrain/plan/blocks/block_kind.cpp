@@ -1,6 +1,7 @@
 // The defaults of most kinds.
 #include "libtrain/plan/blocks/block_kind.h"
 
+#include "libtrain/plan/blocks/adapter.h"
 #include "libtrain/plan/blocks/crossings.h"
 
 namespace trainyard::plan {
@@ -71,13 +72,19 @@ std::vector<GroupCall> BranchKind::tensor_calls(const ModelConfig& m, const Micr
                                                 Recompute recompute, Again again) const {
   Crossings calls(m, s);
   calls.all_rows().add_up();
-  if (pass != Pass::train) return calls.take();
+  const auto with_adapters = [&] {
+    auto all = calls.take();
+    for (const auto& call : adapter_calls(m, s, pass, recompute, prefix())) all.push_back(call);
+    return all;
+  };
+  if (pass != Pass::train) return with_adapters();
   if (recompute == Recompute::layers) {
     calls.all_rows();
     if (again == Again::output) calls.add_up();
   }
-  calls.all_rows().all_rows().add_up();
-  return calls.take();
+  if (reads_input_in_backward(m, prefix())) calls.all_rows();
+  calls.all_rows().add_up();
+  return with_adapters();
 }
 
 }  // namespace trainyard::plan

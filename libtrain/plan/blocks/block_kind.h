@@ -74,6 +74,12 @@ class BlockKind {
   // FLOPs of the second forward of a recomputed block, which only makes what the block saves. By default all of
   // forward.
   virtual double recompute_flops(const ModelConfig& model, std::int64_t sequence) const;
+  // The part of twice forward's FLOPs that backward leaves out, because weights are frozen.
+  virtual double frozen_flops(const ModelConfig&, std::int64_t) const { return 0; }
+  // Forward and backward, without recomputation.
+  double training_flops(const ModelConfig& model, std::int64_t sequence) const {
+    return 3 * forward_flops(model, sequence) - frozen_flops(model, sequence);
+  }
   // The part of backward's FLOPs that weight gradients take when they are computed apart.
   virtual double apart_flops(const ModelConfig&, std::int64_t) const { return 0; }
   // The products and bytes of one micro-batch on a rank, from which its time follows. By default one product of
@@ -147,6 +153,8 @@ class BranchKind {
   virtual std::int64_t input_gradients_workspace_bytes(const ModelConfig&, const MicroShape&) const { return 0; }
   virtual std::int64_t weight_gradients_workspace_bytes(const ModelConfig&, const MicroShape&) const { return 0; }
   virtual double apart_flops(const ModelConfig&) const { return 0; }
+  // FLOPs of forward's products with weights that adapters freeze.
+  virtual double frozen_flops(const ModelConfig&) const { return 0; }
 
   // Whether the branch can skip its output. A recomputed layer asks this of its last branch, whose output nothing reads
   // when forward runs again. The branch then gets an empty output (model::Branch) and skips its sum over

@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/crossings.h"
 
 #include "libtrain/plan/blocks/scratch.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
@@ -13,14 +14,15 @@ void Crossings::add(const char* operation, base::DType type, std::int64_t elemen
   calls_.push_back({operation, type, elements * base::size_of(type), calls});
 }
 
-Crossings& Crossings::all_rows() {
-  if (s_.sequence_parallel) add("all_gather", s_.dtype, s_.rows() * m_.hidden);
+Crossings& Crossings::all_rows(std::int64_t width) {
+  if (s_.sequence_parallel) add("all_gather", s_.dtype, s_.rows() * (width > 0 ? width : m_.hidden));
   return *this;
 }
 
-Crossings& Crossings::add_up() {
-  add("all_to_all", s_.accumulation(), Widths(m_, s_.tensor).partials * s_.rows() * m_.hidden);
-  if (!s_.sequence_parallel) add("all_gather", s_.dtype, s_.rows() * m_.hidden);
+Crossings& Crossings::add_up(std::int64_t width) {
+  const auto elements = s_.rows() * (width > 0 ? width : m_.hidden);
+  add("all_to_all", s_.accumulation(), Widths(m_, s_.tensor).partials * elements);
+  if (!s_.sequence_parallel) add("all_gather", s_.dtype, elements);
   return *this;
 }
 
@@ -37,7 +39,8 @@ Crossings& Crossings::merge() {
 }
 
 Crossings& Crossings::norm_gradients() {
-  if (s_.sequence_parallel) add("all_gather", s_.accumulation(), 2 * (s_.rows() / column_sum_rows) * m_.hidden);
+  if (s_.sequence_parallel && !has_adapter(m_))
+    add("all_gather", s_.accumulation(), 2 * (s_.rows() / column_sum_rows) * m_.hidden);
   return *this;
 }
 

@@ -15,8 +15,9 @@ class Crossings {
  public:
   Crossings(const ModelConfig& model, const MicroShape& shape) : m_(model), s_(shape) {}
 
-  Crossings& all_rows();  // with sequence parallelism: gathers the rows of hidden states
-  Crossings& add_up();
+  // Of rows as wide as the hidden states, or of `width` columns.
+  Crossings& all_rows(std::int64_t width = 0);  // with sequence parallelism: gathers them
+  Crossings& add_up(std::int64_t width = 0);
   Crossings& merge();                                          // combines the embedding's rows
   Crossings& gather(base::DType type, std::int64_t elements);  // elements of all ranks together
   Crossings& norm_gradients();   // with sequence parallelism: gathers partial sums over a norm's rows

@@ -29,6 +29,7 @@ void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, st
                              "begin the names of a branch's parameters with its own prefix, and use each name once");
   flat_group_.parameters.push_back(
       {std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, sharded});
+  if (has_adapter(model_)) flat_group_.parameters.back().update.kind = Update::Kind::frozen;
 }
 
 void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
@@ -59,7 +60,7 @@ void Declaration::norm(std::string_view name) {
 
 void Declaration::choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices) {
   parameter(name, {experts}, {Init::Kind::zeros, 0}, Decay::no);
-  flat_group_.parameters.back().update = {Update::Kind::even_load, rate, choices};
+  if (!has_adapter(model_)) flat_group_.parameters.back().update = {Update::Kind::even_load, rate, choices};
 }
 
 void Declaration::vocabulary_table(std::string_view name, Decay decay) {

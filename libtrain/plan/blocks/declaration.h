@@ -15,7 +15,7 @@ enum class Decay { no, yes };  // whether weight decay applies
 
 // Parameters are named "FLAT_GROUP.NAME" and lie in the flat group in the order of the calls. UsageError for a name
 // that the flat group has already. `group` is the group of ranks over which the flat group's gradients are added
-// (FlatGroup::group).
+// (FlatGroup::group). With adapters all parameters are frozen.
 class Declaration {
  public:
   Declaration(const ModelConfig& model, std::string flat_group_name, Part part, Axes group = {Axis::data})

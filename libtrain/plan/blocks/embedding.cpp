@@ -23,7 +23,8 @@ std::int64_t segments_bytes(const ModelConfig& m, std::int64_t rows) {
 std::vector<SavedTensor> embedding_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
   if (!m.embedding_norm) return {};
   auto all = only(norm_tensors(m, s, pass), Stays::always);
-  if (pass == Pass::train && s.weight_gradients == WeightGradients::apart) all.push_back(norm_gradients_tensor(m, s));
+  const bool apart = s.weight_gradients == WeightGradients::apart && !has_adapter(m);
+  if (pass == Pass::train && apart) all.push_back(norm_gradients_tensor(m, s));
   return all;
 }
 
@@ -63,6 +64,7 @@ std::int64_t EmbeddingKind::forward_workspace_bytes(const ModelConfig& m, const 
 }
 
 std::int64_t EmbeddingKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  if (has_adapter(m)) return 0;  // frozen: backward does nothing
   return std::max(Products(m, s).gathered(m.hidden) + segments_bytes(m, s.rows()),
                   m.embedding_norm ? norm_workspace_bytes(m, s) : 0);
 }
@@ -71,7 +73,7 @@ std::vector<GroupCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const M
                                                    Recompute) const {
   Crossings calls(m, s);
   calls.merge();
-  if (pass != Pass::train) return calls.take();
+  if (pass != Pass::train || has_adapter(m)) return calls.take();
   calls.all_rows();
   if (m.embedding_norm) calls.norm_gradients();
   return calls.take();
@@ -81,6 +83,8 @@ std::vector<GroupCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const M
 BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
   auto a = BlockKind::accesses(m);
+  if (has_adapter(m)) a.backward.clear();
+  if (has_adapter(m)) return a;
   std::erase_if(a.backward, [](const auto& step) { return step.kind == Kind::lease; });
   if (!m.embedding_norm) return a;
   const auto norm = a.backward.back();
@@ -95,7 +99,7 @@ BlockWork EmbeddingKind::work(const ModelConfig& m, const MicroShape& s, Attenti
                wide = static_cast<double>(base::size_of(s.accumulation())), e = static_cast<double>(s.element_bytes());
   BlockWork out;
   out.forward.bytes = 3 * e * row;
-  out.backward.bytes = (e + 2 * wide) * row;
+  if (!has_adapter(m)) out.backward.bytes = (e + 2 * wide) * row;
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/plan/blocks/block_kind.h"
+#include "libtrain/plan/spec/conditions.h"
 
 namespace trainyard::plan {
 
@@ -17,7 +18,7 @@ class EmbeddingKind : public BlockKind {
   // With sequence parallelism, all rows gathered; also the segment of each row.
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
-  bool makes_weight_gradients_apart(const ModelConfig&) const override { return true; }
+  bool makes_weight_gradients_apart(const ModelConfig& model) const override { return !has_adapter(model); }
   bool shared_by_tensor_ranks() const override { return true; }
   std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;

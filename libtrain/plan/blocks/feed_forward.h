@@ -32,6 +32,7 @@ class FeedForwardKind : public BranchKind {
   std::int64_t input_gradients_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t weight_gradients_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   double apart_flops(const ModelConfig& model) const override;
+  double frozen_flops(const ModelConfig& model) const override { return apart_flops(model); }
   bool skips_unread_output() const override { return true; }
   double output_flops(const ModelConfig& model) const override;
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
@@ -39,5 +40,9 @@ class FeedForwardKind : public BranchKind {
  private:
   FeedForwardNames names_;
 };
+
+// Whether backward needs a place for the gradient of "activated": where a gate's derivative, or a low-rank adapter on
+// the down projection, stands between the product and the gradient of "inner".
+bool has_activated_gradient(const ModelConfig& model);
 
 }  // namespace trainyard::plan

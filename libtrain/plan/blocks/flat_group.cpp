@@ -4,6 +4,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 
+#include <algorithm>
+
 namespace trainyard::plan {
 
 namespace {
@@ -18,6 +20,12 @@ std::int64_t product(const std::vector<std::int64_t>& dims) {
 
 std::int64_t Parameter::count() const { return product(shape); }
 std::int64_t Parameter::stored_count() const { return product(stored); }
+
+bool is_frozen(const FlatGroup& flat_group) {
+  return !flat_group.parameters.empty() &&
+         std::all_of(flat_group.parameters.begin(), flat_group.parameters.end(),
+                     [](const Parameter& p) { return p.update.kind == Update::Kind::frozen; });
+}
 
 int contributions_of(const FlatGroup& flat_group, const Topology& topology) {
   return flat_group.group.has(Axis::expert_data) ? topology.size(Axis::expert) : 1;

@@ -30,9 +30,10 @@ struct ShardedDim {
 // algorithm 1). Experts chosen less often than all experts on average get `rate` more, and experts chosen more often
 // get `rate` less. In place of a gradient, the number of choices of each expert is added up, in whole numbers. These
 // counts are part of no norm, and no state of the optimizer is used.
-// frozen: nothing. It is in no norm either.
+// frozen: nothing. The parameter has no gradient and no state of the optimizer.
+// kept: nothing either. The gradient and the states are there, and in no norm.
 struct Update {
-  enum class Kind { optimizer, even_load, frozen } kind = Kind::optimizer;
+  enum class Kind { optimizer, even_load, frozen, kept } kind = Kind::optimizer;
   double rate = 0;
   std::int64_t choices = 0;  // experts that a token chooses
   bool operator==(const Update&) const = default;
@@ -72,6 +73,9 @@ struct FlatGroup {
   // Along these axes ranks hold other parameters in this group's place: other experts of the layer.
   Axes others = {};
 };
+
+// Whether no step changes the flat group, because all its parameters are frozen. It is leased, but never committed.
+bool is_frozen(const FlatGroup& flat_group);
 
 // How many gradients of a flat group one rank computes for a micro-batch. It is one, for the rank's own tokens. For
 // distributed experts (experts that expert-parallel ranks divide) it is one for each rank that sends tokens, in the

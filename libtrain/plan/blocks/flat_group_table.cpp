@@ -101,6 +101,7 @@ Entries entries_of(const ModelPart& part, const Topology& topology) {
                    .times = times,
                    .index = index + place,
                    .stride = of,
+                   .frozen = is_frozen(*group),
                    .place = static_cast<int>(place),
                    .contributions = contributions_of(*group, topology),
                    .group_owner = std::move(group),

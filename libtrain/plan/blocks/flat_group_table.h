@@ -19,11 +19,12 @@ struct FlatGroupEntry {
   const FlatLayout& layout;
   std::int64_t times = 1;
   std::int64_t index = 0, stride = 1;  // in flat_groups(part) the groups are at index, index + stride, ...
-  // Of each group, in one micro-batch: occurrences in forward (each is committed once), leases in training and in
-  // evaluation.
+  // Of each group, in one micro-batch: occurrences in forward (each is committed once, unless frozen), leases in
+  // training and in evaluation.
   std::int64_t occurrences = 0, training_leases = 0, evaluation_leases = 0;
   // A copy of a flat group that a block of another part owns. The owner counts and saves it.
   bool borrowed = false;
+  bool frozen = false;    // plan::is_frozen: its occurrences are not committed
   int place = 0;          // number of the group among the flat groups of its block
   int contributions = 1;  // plan::contributions_of
   std::shared_ptr<const FlatGroup> group_owner = {};

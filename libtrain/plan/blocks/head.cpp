@@ -29,7 +29,7 @@ std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) 
   const bool bias = has_vocabulary_bias(m);
   return base::aligned(s.rows() * 8) + base::aligned(logits * wide) +
          (bias && base::is_narrow(s.dtype) ? base::aligned(w.vocabulary * wide) : 0) +
-         (bias && pass == Pass::train ? base::aligned(c * s.element_bytes()) : 0) +
+         (bias && pass == Pass::train && !has_adapter(m) ? base::aligned(c * s.element_bytes()) : 0) +
          (narrow ? base::aligned(logits * s.element_bytes()) : 0) +
          (s.tensor > 1 ? cross_entropy_shared_scratch_bytes(c, s.tensor, w.partials, wide) : 0);
 }
@@ -87,6 +87,12 @@ std::vector<FlatGroupOccurrence> HeadKind::occurrences(const ModelConfig& m) con
 // Training computes no logits before backward, so forward needs only what precedes them. Backward finishes the table's
 // gradient first.
 BlockAccesses HeadKind::accesses(const ModelConfig& m) const {
+  auto all = trained_accesses(m);
+  if (has_adapter(m)) std::erase_if(all.backward, [](const auto& step) { return step.kind == Access::Kind::commit; });
+  return all;
+}
+
+BlockAccesses HeadKind::trained_accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
   if (!has_final_norm(m) && !has_masked_head(m)) return {{}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
   if (!m.tied) return BlockKind::accesses(m);
@@ -112,16 +118,18 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
   const auto n = s.rows(), c = head_chunk_rows(s), v = Widths(m, s.tensor).vocabulary, last = n % c == 0 ? c : n % c;
   auto most = chunk_product(m, s);
   for (auto rows : {c, last})
-    most = std::max(
-        {most, p.lane_product(rows, m.hidden, {v}), p.product(v, m.hidden, rows, Products::Result::accumulation)});
-  if (has_vocabulary_bias(m))
+    most = std::max({most, p.lane_product(rows, m.hidden, {v}),
+                     has_adapter(m) ? 0 : p.product(v, m.hidden, rows, Products::Result::accumulation)});
+  if (has_vocabulary_bias(m) && !has_adapter(m))
     for (auto rows : {c, last}) most = std::max(most, p.product(1, v, rows, Products::Result::accumulation));
   most += p.gathered(m.hidden) + p.partial(m.hidden) + loss_buffers(m, s, Pass::train);
   if (has_final_norm(m) || has_masked_head(m)) most = std::max(most, norm_workspace_bytes(m, s));
   if (!has_masked_head(m)) return most;
-  return std::max(most, p.stream(m.hidden) +
-                            std::max(2 * p.gathered(m.hidden) + p.weight_gradient(m.hidden, m.hidden, has_biases(m)),
-                                     transform_product(m, s)));
+  return std::max(
+      most,
+      p.stream(m.hidden) +
+          std::max(has_adapter(m) ? 0 : 2 * p.gathered(m.hidden) + p.weight_gradient(m.hidden, m.hidden, has_biases(m)),
+                   transform_product(m, s)));
 }
 
 std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute) const {
@@ -129,7 +137,8 @@ std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroS
   calls.all_rows().loss_statistics();
   if (pass == Pass::train) calls.add_up();
   if (pass == Pass::train && has_final_norm(m)) calls.norm_gradients();
-  if (pass == Pass::train && has_masked_head(m)) calls.norm_gradients().all_rows().all_rows();
+  if (pass == Pass::train && has_masked_head(m)) calls.norm_gradients();
+  if (pass == Pass::train && has_masked_head(m) && !has_adapter(m)) calls.all_rows().all_rows();
   return calls.take();
 }
 
@@ -137,6 +146,10 @@ std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroS
 double HeadKind::forward_flops(const ModelConfig& m, std::int64_t) const {
   const auto transform = static_cast<double>(has_masked_head(m) ? m.hidden : 0);
   return 2 * static_cast<double>(m.hidden) * (static_cast<double>(m.vocabulary) + transform);
+}
+
+double HeadKind::frozen_flops(const ModelConfig& m, std::int64_t sequence) const {
+  return has_adapter(m) ? forward_flops(m, sequence) : 0;
 }
 
 // Logits are written in the accumulation dtype and read for their maximum, their sum and their gradient, which is
@@ -151,6 +164,7 @@ BlockWork HeadKind::work(const ModelConfig& m, const MicroShape& s, AttentionKer
                row = static_cast<double>(s.own_rows()) * static_cast<double>(m.hidden);
   out.forward.bytes = logits * 3 * wide + 2 * e * row;
   out.backward.bytes = logits * (wide + e) + 3 * e * row;
+  if (has_adapter(m)) out.weights = {};
   return out;
 }
 

@@ -19,8 +19,12 @@ class HeadKind : public BlockKind {
   bool shared_by_tensor_ranks() const override { return true; }
   std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
+  double frozen_flops(const ModelConfig& model, std::int64_t sequence) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
+
+ private:
+  BlockAccesses trained_accesses(const ModelConfig& model) const;  // of a head that is not frozen
 };
 
 // What the head saves: norm_tensors. If layers end with a norm it saves only "normed", a copy of the hidden states (an

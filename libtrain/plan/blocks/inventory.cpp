@@ -4,8 +4,12 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/memo.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/blocks/known_model.h"
+#include "libtrain/plan/spec/conditions.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <tuple>
@@ -170,6 +174,23 @@ std::int64_t parameter_count(const ModelConfig& m) {
     for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
       for (const auto& p : flat_group.parameters) n += segment.times * p.count();
   return n;
+}
+
+std::int64_t trained_parameter_count(const ModelConfig& m) {
+  std::int64_t n = 0;
+  for (const auto& segment : segments(m))
+    for (const auto& flat_group : segment.kind->flat_groups(segment.model, segment.first))
+      for (const auto& p : flat_group.parameters)
+        n += p.update.kind == Update::Kind::frozen ? 0 : segment.times * p.count();
+  return n;
+}
+
+std::string trained_text(const ModelConfig& m) {
+  if (!has_adapter(m)) return {};
+  const auto trained = trained_parameter_count(m);
+  return fmt::format(" ({} trained, {:.2f}%, in adapters of rank {} on {})", base::count_text(trained),
+                     100.0 * static_cast<double>(trained) / static_cast<double>(parameter_count(m)), m.adapter.rank,
+                     fmt::join(m.adapter.on, ", "));
 }
 
 namespace {

@@ -90,6 +90,10 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& part);
 // groups.
 std::vector<FlatGroup> flat_groups(const ModelPart& part);
 std::int64_t parameter_count(const ModelConfig& model);  // logical, each counted once
+// The part of these that a run changes: all, or with adapters the parameters of these.
+std::int64_t trained_parameter_count(const ModelConfig& model);
+// " (1.2M trained, 0.61%, in adapters on q, v)"; empty if all are trained.
+std::string trained_text(const ModelConfig& model);
 // The part of these that experts have: the flat groups that a layer's branch has of its own.
 std::int64_t expert_parameter_count(const ModelConfig& model);
 // The part of all parameters that a token passes: of a layer's experts, as many as the token chooses.

@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/layer.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/blocks/adapter.h"
 #include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/norm.h"
@@ -59,8 +60,9 @@ std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const 
 }
 
 bool LayerKind::makes_weight_gradients_apart(const ModelConfig& m) const {
-  return std::all_of(m.branches.begin(), m.branches.end(),
-                     [](const auto& name) { return branch_kind(name).makes_weight_gradients_apart(); });
+  return !has_adapter(m) && std::all_of(m.branches.begin(), m.branches.end(), [](const auto& name) {
+    return branch_kind(name).makes_weight_gradients_apart();
+  });
 }
 
 std::vector<FlatGroup> LayerKind::flat_groups(const ModelConfig& m, std::int64_t index) const {
@@ -82,6 +84,7 @@ std::vector<FlatGroup> LayerKind::held_flat_groups(const ModelConfig& m, std::in
     if (const auto& branch = branch_kind(name); branch.has_own_flat_group())
       all.push_back(branch.own_flat_group(m, layer_name(m, index), experts));
   TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have flat groups of their own", all.size() - 1);
+  if (has_adapter(m)) all.push_back(adapter_flat_group(m, layer_name(m, index)));
   return all;
 }
 
@@ -90,12 +93,15 @@ std::vector<FlatGroupOccurrence> LayerKind::occurrences(const ModelConfig& m) co
   std::vector<FlatGroupOccurrence> all{{0, {}}};
   for (const auto& name : m.branches)
     if (branch_kind(name).has_own_flat_group()) all.push_back({static_cast<int>(all.size()), {}});
+  if (has_adapter(m)) all.push_back({static_cast<int>(all.size()), {}});
   return all;
 }
 
-// A branch leases its own flat group while it runs, inside the lease of the layer's group.
+// A branch leases its own flat group while it runs, inside the lease of the layer's group. Adapters are leased as long
+// as the layer's group, which is then frozen. Only branches without flat groups of their own have adapters.
 BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
+  if (has_adapter(m)) return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}}};
   if (std::none_of(m.branches.begin(), m.branches.end(),
                    [](const auto& b) { return branch_kind(b).has_own_flat_group(); }))
     return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
@@ -204,6 +210,13 @@ double LayerKind::recompute_flops(const ModelConfig& m, std::int64_t sequence) c
   auto flops = forward_flops(m, sequence);
   for (std::size_t branch = 0; branch < m.branches.size(); ++branch)
     if (skips_output(m, branch)) flops -= branch_kind(m.branches[branch]).output_flops(m);
+  return flops;
+}
+
+double LayerKind::frozen_flops(const ModelConfig& m, std::int64_t) const {
+  double flops = 0;
+  if (has_adapter(m))
+    for (const auto& name : m.branches) flops += branch_kind(name).frozen_flops(m);
   return flops;
 }
 

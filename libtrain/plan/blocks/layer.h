@@ -27,6 +27,7 @@ class LayerKind : public BlockKind {
                                       Recompute recompute) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
   double recompute_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  double frozen_flops(const ModelConfig& model, std::int64_t sequence) const override;
   double apart_flops(const ModelConfig& model, std::int64_t sequence) const override;
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };

@@ -22,6 +22,7 @@ SavedTensor norm_gradients_tensor(const ModelConfig& m, const MicroShape& s) {
 
 std::int64_t norm_workspace_bytes(const ModelConfig& m, const MicroShape& s) {
   const auto wide = base::size_of(s.accumulation());
+  if (has_adapter(m)) return norm_scratch_bytes(s.own_rows(), m.hidden, wide);  // frozen: partial sums alone
   return s.sequence_parallel ? norm_shared_scratch_bytes(s.own_rows(), s.tensor, m.hidden, wide)
                              : norm_scratch_bytes(s.rows(), m.hidden, wide);
 }

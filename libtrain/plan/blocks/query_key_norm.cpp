@@ -61,10 +61,11 @@ std::int64_t query_key_backward_bytes(const ModelConfig& m, const MicroShape& s)
   const Widths w(m, s.tensor);
   const auto along = sums_bytes(s, rows_of_sums(m, s) * s.rows()), each = base::size_of(s.accumulation());
   if (norms_width(m))
-    return along +
+    return along + (has_adapter(m) ? sums_bytes(s, w.q + w.kv) : 0) +
            std::max(lane_sums_bytes(m, s, 2 * s.rows()), column_sum_scratch_bytes(s.rows(), std::max(w.q, w.kv), each));
-  return along + lane_sums_bytes(m, s, 2 * m.head_dim()) +
-         column_sum_scratch_bytes(s.rows(), w.lanes * m.head_dim(), each);
+  const auto mine =
+      has_adapter(m) ? sums_bytes(s, w.lanes * 2 * m.head_dim()) : lane_sums_bytes(m, s, 2 * m.head_dim());
+  return along + mine + column_sum_scratch_bytes(s.rows(), w.lanes * m.head_dim(), each);
 }
 
 std::vector<GroupCall> query_key_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute recompute) {
@@ -75,7 +76,7 @@ std::vector<GroupCall> query_key_calls(const ModelConfig& m, const MicroShape& s
   if (norms_width(m)) {
     const int times = 1 + (train ? 1 : 0) + (train && recompute == Recompute::layers ? 1 : 0);
     for (int i = 0; i < times; ++i) calls.gather(s.accumulation(), lanes * 2 * s.rows());
-  } else if (train) {
+  } else if (train && !has_adapter(m)) {
     calls.gather(s.accumulation(), lanes * 2 * m.head_dim());
   }
   return calls.take();

@@ -93,6 +93,7 @@ std::vector<SizedCalls> reduction_node_calls(const FlatGroupTable& table, const 
   const auto& batch = shape.batch;
   const auto rounds = batch.accumulation_steps();
   for (const auto& e : table.entries()) {
+    if (e.frozen) continue;
     const auto segments =
         transfer_segments(e.layout.padded * base::size_of(shape.gradient), e.shards, shape.topology, most);
     const auto ranges = alike_ranges(e.layout.shard, segments);

@@ -26,7 +26,8 @@ GradientPlan gradient_plan(const StateShape& s, int sources) {
 std::int64_t kept_sources(const StateShape& s, int sources) { return s.batch.local_accumulation == 1 ? 1 : sources; }
 
 SlotPlan gradient_slots(const FlatGroupTable& table, const StateShape& s) {
-  return {table, s.gathered_layers, [&](const FlatGroupEntry& e) { return gradient_plan(s, e.contributions).buffers; },
+  return {table, s.gathered_layers,
+          [&](const FlatGroupEntry& e) { return !e.frozen && gradient_plan(s, e.contributions).buffers; },
           s.breadth_first};
 }
 
@@ -73,6 +74,9 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   const ZeroGroups groups(s.topology);
   for (const auto& e : table.entries()) {
     if (s.zero == 3 && groups.any()) b.parameters += e.times * groups.copies() * e.layout.shard * w;
+    b.save_snapshot += e.times * e.layout.shard * w;
+    if (e.frozen) continue;
+    b.save_snapshot += e.times * e.layout.shard * (s.optimizer->state_bytes() + master_bytes(s.working));
     const auto gradients = gradient_plan(s, e.contributions);
     const auto kept = (gradients.whole ? kept_sources(s, e.contributions) * e.layout.padded : 0) +
                       (gradients.shards ? e.layout.shard : 0);
@@ -83,18 +87,18 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
   b.micro_batch_gradients = gradient_slots(table, s).bytes(g);
   b.optimizer += parameter_norm_bytes(table, *s.optimizer) + factored_moment_bytes(table, *s.optimizer);
   b.communication_staging = base::aligned(reduction_staging(table, s) * g);
-  b.save_snapshot = table.shard_total() * (w + s.optimizer->state_bytes() + master_bytes(s.working)) +
-                    factored_state_bytes(table, *s.optimizer);
+  b.save_snapshot += factored_state_bytes(table, *s.optimizer);
   if (s.offload.any()) move_elsewhere(b, table, s);
   return b;
 }
 
 std::int64_t reduction_staging(const FlatGroupTable& table, const StateShape& shape) {
   const ReductionNodes nodes(shape.topology);
-  if (!nodes.any()) return table.largest_shared();
   std::int64_t most = 0;
   for (const auto& e : table.entries())
-    if (e.shards > 1) most = std::max(most, node_staging(nodes, {e.layout.shard, shape.reduction_piece}));
+    if (e.shards > 1 && !e.frozen)
+      most =
+          std::max(most, nodes.any() ? node_staging(nodes, {e.layout.shard, shape.reduction_piece}) : e.layout.padded);
   return most;
 }
 

@@ -135,6 +135,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   auto out = reduction_node_calls(table, shape, reduction_position, most);
   for (const auto& e : table.entries()) {
     if (ReductionNodes(shape.topology).any()) break;
+    if (e.frozen) continue;
     const auto occurrences = e.times * e.occurrences;
     const bool library = reduction == Reduction::fast && e.shards > 1;
     add_calls(out, e,
@@ -151,7 +152,7 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
     // Gradient sums are gathered at the end of a step, where nothing waits behind them. So each is one call.
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;
     for (const auto& e : table.entries())
-      if (e.shards > 1)
+      if (e.shards > 1 && !e.frozen)
         add_calls(out, e,
                   {.operation = "all_gather",
                    .type = type,

@@ -20,6 +20,7 @@ namespace trainyard::plan {
 // (plan/cost/reduction_node_calls.h). An ordered reduction costs a rank nothing in an
 // accumulation step in which it is idle. With tensor parallelism, each segment of `most` bytes of a flat group is a
 // call of its own. An optimizer may add sums of norms (plan/cost/parameter_norms.h), also over tensor-parallel ranks.
+// Frozen flat groups are neither reduced nor gathered once.
 // Not included: the engine's control group (flags, losses, norms).
 std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
                                    std::int64_t most = segment_bytes);

@@ -16,6 +16,7 @@ std::vector<SizedCalls> zero_group_calls(const FlatGroupTable& table, const Stat
   std::vector<SizedCalls> out;
   if (!groups.any()) return out;
   for (const auto& e : table.entries()) {
+    if (e.frozen) continue;
     const auto shard = e.layout.shard * base::size_of(shape.working);
     const auto segments = exchange_segments(e.layout, shape, most);
     const auto receivers = groups.copies() - (groups.keeps_own(data_rank) ? 1 : 0);

@@ -143,6 +143,18 @@ void rotary_fields(base::FieldVisitor& v, RotaryConfig& r) {
       base::Range<double>{0, 1e12});
 }
 
+void adapter_fields(base::FieldVisitor& v, AdapterConfig& a) {
+  const auto add = [&](const char* name, auto& member, const char* help, auto... may_be) {
+    v(std::string("adapter-") + name, member, "model", help, may_be...);
+  };
+  std::vector<std::string> targets;
+  for (const auto& target : adapter_targets) targets.emplace_back(target.name);
+  add("rank", a.rank, "rank of low-rank adapters (LoRA), which alone are trained; a multiple of 8; 0: none",
+      base::Range<std::int64_t>{0, 4096});
+  add("alpha", a.alpha, "an adapter's output is multiplied by this / rank; 0: by 1", base::Range<double>{0, 1e6});
+  add("on", a.on, "linear layers that have an adapter", base::WordList{targets});
+}
+
 // Breaks lines at 80 columns.
 std::string presets_text() {
   std::string out;
@@ -232,6 +244,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   rotary_fields(v, m.rotary);
   attention_fields(v, m.attention);
   expert_fields(v, m.experts);
+  adapter_fields(v, m.adapter);
   return v.take();
 }
 

@@ -4,6 +4,7 @@
 #include "libtrain/base/fields.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/plan/blocks/branch_registry.h"
+#include "libtrain/plan/model_file/adapter_problems.h"
 #include "libtrain/plan/model_file/attention_problems.h"
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/model_file/model_fields.h"
@@ -59,6 +60,7 @@ std::vector<std::string> problems(const ModelConfig& m) {
   sliced("ffn", m.ffn);
   sliced("the stored vocabulary", m.stored_vocabulary());
   if (has_experts(m)) sliced("the experts' width", expert_width(m));
+  for (auto& text : adapter_problems(m)) out.push_back(std::move(text));
   for (auto& text : attention_problems(m)) out.push_back(std::move(text));
   for (auto& text : expert_problems(m)) out.push_back(std::move(text));
   return out;

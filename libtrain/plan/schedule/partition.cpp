@@ -44,7 +44,7 @@ double parameters_of(const Segment& segment, const ModelConfig& m) {
 }
 
 double flops_of(const Segment& segment, const PartitionOf& of) {
-  const double plain = 3 * segment.kind->forward_flops(segment.model, of.sequence);
+  const double plain = segment.kind->training_flops(segment.model, of.sequence);
   return segment.part == Part::layers && of.recompute.full > 0
              ? plain + of.recompute.full * segment.kind->recompute_flops(segment.model, of.sequence)
              : plain;

@@ -5,6 +5,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/base/memo.h"
 #include "libtrain/plan/blocks/known_model.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 #include <memory>
@@ -51,6 +52,7 @@ namespace {
 
 std::vector<FlatGroupOfStages> find_flat_groups(const ModelConfig& model, const Stages& s) {
   std::vector<FlatGroupOfStages> out;
+  if (has_adapter(model)) return out;  // copies of frozen tables stay as they are
   const auto all = segments(model);
   std::int64_t begin = 0;  // first item of the segment
   for (const auto& segment : all) {

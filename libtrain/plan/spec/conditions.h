@@ -4,6 +4,8 @@
 
 #include "libtrain/plan/spec/model_config.h"
 
+#include <string_view>
+
 namespace trainyard::plan {
 
 inline bool is_gated(const ModelConfig& m) {  // gate and up, not up alone
@@ -36,6 +38,11 @@ inline bool subtracts_mean(const ModelConfig& m) { return m.norm == Norm::layer;
 inline bool norms_queries_and_keys(const ModelConfig& m) { return m.qk_norm != QkNorm::none; }
 inline bool norms_heads(const ModelConfig& m) { return m.qk_norm == QkNorm::head; }
 inline bool norms_width(const ModelConfig& m) { return m.qk_norm == QkNorm::width; }
+// The model has low-rank adapters, and all other parameters are frozen.
+inline bool has_adapter(const ModelConfig& m) { return m.adapter.rank > 0; }
+inline bool has_adapter_on(const ModelConfig& m, std::string_view target) {
+  return has_adapter(m) && m.adapter.is_on(target);
+}
 inline bool jitters_gate(const ModelConfig& m) { return m.experts.noise == GateNoise::jitter; }
 
 }  // namespace trainyard::plan

@@ -1,6 +1,7 @@
 // ModelConfig: a transformer as data.
 #pragma once
 
+#include "libtrain/plan/spec/adapter_config.h"
 #include "libtrain/plan/spec/attention_config.h"
 #include "libtrain/plan/spec/expert_config.h"
 #include "libtrain/plan/spec/rotary_config.h"
@@ -62,6 +63,7 @@ struct ModelConfig {
   AttentionConfig attention;
   ExpertConfig experts;
   RotaryConfig rotary;
+  AdapterConfig adapter;
   std::int64_t head_size = 0;  // width of a head; 0: hidden / heads
   QkNorm qk_norm = QkNorm::none;
   double query_scale = 0;            // factor of attention's scores; 0: 1 / sqrt(head_dim)

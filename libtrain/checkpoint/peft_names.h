@@ -1,0 +1,34 @@
+// Where the adapters of a model are in files of peft.
+#pragma once
+
+#include "libtrain/checkpoint/hugging_face.h"
+
+#include <string>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+// The adapter of one linear layer: our parameters, and the module of the family that it belongs to.
+struct PeftModule {
+  std::string a, b;    // names of parameters
+  std::string module;  // "model.layers.0.self_attn.q_proj"
+  std::string name_of_a() const { return "base_model.model." + module + ".lora_A.weight"; }
+  std::string name_of_b() const { return "base_model.model." + module + ".lora_B.weight"; }
+};
+struct PeftModules {
+  std::vector<PeftModule> modules;
+  bool transposed = false;           // the family keeps [in, out]
+  std::vector<std::string> targets;  // target_modules: last components of names, or whole names if these are ambiguous
+};
+// Of a model with adapters. InputError, which begins with `where`, for a layer that the family joins with others.
+PeftModules peft_modules(const Family& family, const plan::ModelConfig& model, const std::string& where);
+
+// What adapter_config.json says. InputError, beginning with `where`, for what would change results and has no meaning
+// here.
+struct PeftConfig {
+  std::int64_t rank = 0;
+  double scale = 1;  // factor of B A
+};
+PeftConfig peft_config(const nlohmann::json& config, const std::string& where);
+
+}  // namespace trainyard::checkpoint

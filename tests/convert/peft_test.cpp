@@ -1,0 +1,134 @@
+// Adapters that peft made (tests/golden/peft_golden.py) beside models that transformers made. Imported, they give the
+// logits and the gradients of PyTorch. Exported again, every tensor has the same bytes.
+#include "libtrain/checkpoint/peft.h"
+#include "libtrain/base/json.h"
+#include "libtrain/checkpoint/import_model.h"
+#include "libtrain/io/safetensors.h"
+#include "tests/model/small_model.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace trainyard;
+using trainyard::testing::Scratch;
+using trainyard::testing::slurp;
+
+namespace peft_test {
+
+struct Imported {
+  explicit Imported(const std::string& name)
+      : adapter(std::string(GOLDEN) + "/../peft/" + name), joined(scratch.path + "/joined"),
+        expected(base::parse_json<nlohmann::json>(slurp(adapter + "/expected.json"), name)) {
+    checkpoint::import_model(std::string(GOLDEN) + "/" + name, scratch.path + "/base", {});
+    checkpoint::import_peft(checkpoint::Reader(scratch.path + "/base"), adapter, joined, {});
+  }
+  Scratch scratch;
+  std::string adapter, joined;
+  nlohmann::json expected;
+};
+
+std::unique_ptr<test::PlainStore> store_of(checkpoint::Reader& reader) {
+  auto store = std::make_unique<test::PlainStore>(reader.state().model, base::DType::f32, 0);
+  for (std::size_t u = 0; u < store->flat_groups.size(); ++u) {
+    std::vector<float> flat(static_cast<std::size_t>(store->layouts[u].padded));
+    reader.read_shard(checkpoint::Kind::model, store->flat_groups[u], plan::Topology(), 0, flat.data());
+    std::copy(flat.begin(), flat.end(), store->master[u].begin());
+  }
+  store->publish();
+  return store;
+}
+
+std::unique_ptr<test::Batch> batch_of(const Imported& golden, const plan::ModelConfig& m) {
+  auto window = golden.expected["prompt"].get<std::vector<std::int32_t>>();
+  window.push_back(golden.expected["last_target"].get<std::int32_t>());
+  auto batch = std::make_unique<test::Batch>(std::vector<std::vector<std::int32_t>>{window}, false);
+  if (!m.attention.causal) batch->end_documents();
+  return batch;
+}
+
+constexpr const char* goldens[] = {"llama-2", "qwen2", "gemma2", "gpt2", "bert"};
+
+TEST(Peft, LogitsAreThoseOfPyTorch) {
+  for (const char* name : goldens) {
+    SCOPED_TRACE(name);
+    const Imported golden(name);
+    checkpoint::Reader reader(golden.joined);
+    reader.verify_all();
+    const auto& m = reader.state().model;
+    const auto store = store_of(reader);
+    const auto made = batch_of(golden, m);
+    auto& batch = *made;
+    const auto n = batch.micro.sequence();
+    test::Runner runner(m, {1, n, base::DType::f32, 1});
+    std::vector<float> logits(static_cast<std::size_t>(m.stored_vocabulary()));
+    for (std::int64_t i = 0; i < n; ++i) {
+      runner.logits(*store, batch, i, base::View::of(logits.data(), {1, m.stored_vocabulary()}));
+      const auto& row = golden.expected["logits"][static_cast<std::size_t>(i)];
+      for (std::size_t j = 0; j < row.size(); ++j) EXPECT_NEAR(logits[j], row[j].get<double>(), 1e-5) << i << " " << j;
+    }
+  }
+}
+
+// The norm of each gradient, and its first elements, by the name that peft gives the tensor. A rank that is filled up
+// has gradients of zeros.
+TEST(Peft, GradientsAreThoseOfPyTorch) {
+  for (const char* name : goldens) {
+    SCOPED_TRACE(name);
+    const Imported golden(name);
+    checkpoint::Reader reader(golden.joined);
+    const auto& m = reader.state().model;
+    const auto store = store_of(reader);
+    const auto made = batch_of(golden, m);
+    auto& batch = *made;
+    test::Runner runner(m, {1, batch.micro.sequence(), base::DType::f32, 1});
+    runner.train(*store, batch);
+    std::vector<double> ours, theirs;  // norms
+    for (std::size_t u = 0; u < store->flat_groups.size(); ++u)
+      for (std::size_t p = 0; p < store->flat_groups[u].parameters.size(); ++p) {
+        if (plan::is_frozen(store->flat_groups[u])) continue;
+        double sum = 0;
+        for (std::int64_t i = 0; i < store->flat_groups[u].parameters[p].count(); ++i) {
+          const auto g = store->gradient_of(static_cast<int>(u), static_cast<int>(p), i);
+          sum += g * g;
+        }
+        ours.push_back(std::sqrt(sum));
+      }
+    for (const auto& [key, of] : golden.expected["gradients"].items()) theirs.push_back(of[0].get<double>());
+    ASSERT_EQ(ours.size(), theirs.size());
+    std::sort(ours.begin(), ours.end()), std::sort(theirs.begin(), theirs.end());
+    for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], theirs[i], 1e-4 * (1 + theirs[i]));
+  }
+}
+
+TEST(Peft, TheSameBytesComeBack) {
+  for (const char* name : goldens) {
+    if (std::string(name) == "qwen2") continue;  // its rank of 4 was filled up to 8
+    SCOPED_TRACE(name);
+    const Imported golden(name);
+    const auto again = golden.scratch.path + "/again";
+    checkpoint::export_peft(checkpoint::Reader(golden.joined), again, {});
+    const io::SafetensorsFile was(golden.adapter + "/adapter_model.safetensors"),
+        is(again + "/adapter_model.safetensors");
+    EXPECT_EQ(is.header.tensors.size(), was.header.tensors.size());
+    const auto bytes_of = [](const io::SafetensorsFile& file, const std::string& tensor) {
+      for (const auto& t : file.header.tensors)
+        if (t.name == tensor) {
+          std::string bytes(static_cast<std::size_t>(t.bytes), '\0');
+          file.file.read(t.offset, bytes.data(), t.bytes);
+          return bytes;
+        }
+      return std::string("none");
+    };
+    for (const auto& t : was.header.tensors) EXPECT_TRUE(bytes_of(is, t.name) == bytes_of(was, t.name)) << t.name;
+    const auto config = [](const std::string& folder) {
+      return nlohmann::json::parse(slurp(folder + "/adapter_config.json"));
+    };
+    EXPECT_EQ(config(again)["r"], config(golden.adapter)["r"]);
+    EXPECT_EQ(config(again)["lora_alpha"], config(golden.adapter)["lora_alpha"]);
+    EXPECT_EQ(config(again)["fan_in_fan_out"], std::string(name) == "gpt2");
+  }
+}
+
+}  // namespace peft_test
