@@ -91,7 +91,7 @@ FilledCheckpoint::Compute moving_average_times(double factor) {
   return [factor](const Kind&, const FilledCheckpoint::Slice& slice, FilledCheckpoint::Sources& sources,
                   std::vector<float>& values) {
     auto& reader = sources.readers.back();
-    if (base::at(reader.manifest().parameters, reader.number_of(slice.name)).frozen)
+    if (reader.manifest().parameters[reader.number_of(slice.name)].frozen)
       return sources.read(reader, Kind::master, slice, values);
     sources.read(reader, Kind::state(plan::average_state), slice, values);
     for (auto& value : values) value = static_cast<float>(static_cast<double>(value) * factor);
