@@ -126,7 +126,7 @@ PeftResult export_peft(const Reader& source, const std::string& destination, con
       if (const auto lost = from_f32_counting(result.dtype, values.data(), std::ssize(values), raw.data()); lost > 0)
         throw base::InputError(fmt::format("{}: {} values of {} are too large for {}", source.path(), lost, ours[i],
                                            base::name_of(result.dtype)),
-                               "give --dtype f32");
+                               "convert-checkpoint --dtype f32 holds them");
       file.write(header.tensors[i].offset, raw.data(), std::ssize(raw));
       result.bytes_written += std::ssize(raw);
       result.bytes_read += std::ssize(values) * 4;

@@ -281,7 +281,7 @@ ReshardResult reshard(const Reader& source, const std::string& destination, cons
     throw base::UsageError(
         fmt::format("{} has adapters beside frozen weights, which are kept in {} alone: they cannot become {}",
                     source.path(), base::name_of(source.state().dtype), base::name_of(state.dtype)),
-        "leave out --dtype; reshard-checkpoint --merge makes weights of another dtype");
+        "reshard-checkpoint --merge makes weights of another dtype");
   state.writer = purpose_of("reshard", {&source}, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks,
                        {options.existing, {source.path()}, options.threads, options.history, options.free_bytes, [&] {

@@ -1,7 +1,6 @@
 // Tensor parallelism: the same bits as one rank, the predicted memory, collectives and their adjoints.
-#include "libtrain/plan/cost/traffic.h"
 #include "tests/model/small_model.h"
-#include "tests/model/tensor_world.h"
+#include "tests/model/tensor_bits.h"
 
 #include <gtest/gtest.h>
 
@@ -19,105 +18,7 @@
 namespace trainyard::test {
 namespace tensor_ranks_test {
 
-using base::DType;
-
-// Eight heads on four key-value heads, several blocks of tokens, several chunks of the head. The vocabulary leaves one
-// of four ranks without a logical row.
-plan::ModelConfig eight_heads(plan::ModelConfig m, std::int64_t lanes) {
-  m.hidden = 64, m.heads = 8, m.kv_heads = 4, m.ffn = 192, m.vocabulary = 257, m.context = 160, m.lanes = lanes;
-  return m;
-}
-
-struct Whole {
-  double loss = 0, evaluated = 0;
-  std::int64_t targets = 0;
-  std::vector<std::vector<std::vector<double>>> gradients;  // by flat group, slot, element; of both occurrences
-};
-
-// Moves biases and norms away from 0 and 1, which would hide that something is added or scaled twice, and adapters away
-// from 0.
-void stir(PlainStore& store, const plan::Topology& topology, int rank) {
-  for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
-    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p)
-      for (const auto& [held, whole] : PlainStore::places(store.flat_groups[u].parameters[p], topology, rank))
-        if (store.flat_groups[u].parameters[p].shape.size() == 1 ||
-            store.flat_groups[u].parameters[p].name.ends_with("adapter_b"))
-          store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + held)] +=
-              0.3 * std::sin(0.7 * static_cast<double>(whole) + static_cast<double>(p));
-  store.publish();
-}
-
-Whole one_rank(const plan::ModelConfig& m, const plan::MicroShape& shape, const Batch& batch) {
-  PlainStore store(m, shape.dtype, 1);
-  stir(store, plan::Topology(), 0);
-  Runner runner(m, shape);
-  const auto r = runner.train(store, batch);
-  Whole out{r.loss_sum, 0, r.targets, {}};
-  for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
-    auto& flat_group = out.gradients.emplace_back();
-    for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
-      auto& slot = flat_group.emplace_back();
-      for (std::int64_t i = 0; i < store.flat_groups[u].parameters[p].stored_count(); ++i)
-        slot.push_back(store.gradient_of(static_cast<int>(u), static_cast<int>(p), i));
-    }
-  }
-  out.evaluated = runner.evaluate(store, batch).loss_sum;
-  return out;
-}
-
-bool same(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
-
-struct Case {
-  int ranks;
-  bool rows;
-  plan::Recompute recompute;
-};
-
-// Compares the sent calls and bytes with the plan's, operation by operation.
-void expect_predicted(const std::map<std::string, comm::Traffic>& sent, const plan::ModelConfig& m,
-                      const plan::MicroShape& shape, plan::Recompute recompute, const std::string& where) {
-  const auto predicted = plan::added_up(plan::tensor_calls(m, shape, plan::Pass::train, recompute, 1));
-  EXPECT_EQ(sent.size(), predicted.size()) << where;
-  for (const auto& t : predicted) {
-    const auto found = sent.find(t.operation);
-    ASSERT_NE(found, sent.end()) << where << ": " << t.operation;
-    EXPECT_EQ(static_cast<std::int64_t>(found->second.calls), t.calls) << where << ": " << t.operation;
-    EXPECT_EQ(static_cast<std::int64_t>(found->second.sent_bytes), t.bytes) << where << ": " << t.operation;
-  }
-}
-
-// Expects the bits of `want` on the ranks of `c`, and the memory and traffic of the plan to the byte.
-void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch& batch, const Whole& want,
-                 const Case& c) {
-  shape.tensor = c.ranks, shape.sequence_parallel = c.rows;
-  const auto where =
-      fmt::format("{} {} {} ranks{}{}", m.name, base::name_of(shape.dtype), c.ranks, c.rows ? ", rows shared" : "",
-                  ", recompute " + std::string(plan::name_of(c.recompute)));
-  comm::run_ranks(c.ranks, [&](int rank, comm::ThreadsWorld& threads) {
-    Runner runner(m, shape, c.recompute);
-    const TensorRank ground(rank, c.ranks, threads, m, shape, *runner.exec);
-    runner.collectives = &ground.collectives;
-    PlainStore store(m, shape.dtype, 1, ground.topology, rank);
-    stir(store, ground.topology, rank);
-    const auto r = runner.train(store, batch);
-    expect_predicted(ground.ledger().totals(), m, shape, c.recompute, where);
-    EXPECT_TRUE(same(r.loss_sum, want.loss)) << where << ": " << r.loss_sum << " against " << want.loss;
-    EXPECT_EQ(r.targets, want.targets);
-    for (std::size_t u = 0; u < store.flat_groups.size(); ++u)
-      for (std::size_t p = 0; p < store.flat_groups[u].parameters.size(); ++p) {
-        std::int64_t others = 0;
-        for (const auto& [held, whole] : PlainStore::places(store.flat_groups[u].parameters[p], ground.topology, rank))
-          others += !same(store.gradient_of(static_cast<int>(u), static_cast<int>(p), held),
-                          want.gradients[u][p][static_cast<std::size_t>(whole)]);
-        EXPECT_EQ(others, 0) << where << ": rank " << rank << ", " << store.flat_groups[u].parameters[p].name;
-      }
-    EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, c.recompute))
-        << where;
-    EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train)) << where;
-    EXPECT_EQ(ground.staging.peak_bytes(), plan::tensor_staging_bytes(m, shape)) << where;
-    EXPECT_TRUE(same(runner.evaluate(store, batch).loss_sum, want.evaluated)) << where;
-  });
-}
+using namespace tensor_bits;
 
 TEST(TensorRanks, SameBitsAndPredictedMemory) {
   const std::int64_t b = 2, t = 128;
@@ -136,20 +37,6 @@ TEST(TensorRanks, SameBitsAndPredictedMemory) {
             expect_same(m, shape, batch, want,
                         {ranks, rows, plan::recomputations[static_cast<std::size_t>(ranks / 2 + rows + tied) % 3]});
       }
-}
-
-// The same with little to compute, for an emulated device. Lanes make the bits equal on a GPU, too.
-void small(plan::ModelConfig m) {
-  m = with_dropout(eight_heads(m, 2));
-  m.layers = 1, m.hidden = 16, m.heads = m.kv_heads = 4, m.ffn = 32, m.vocabulary = 140;
-  const Batch batch(formula_windows(m.vocabulary, 0, 2, 64, true), true, 40);
-  for (const auto dtype : {DType::f32, DType::bf16}) {
-    const plan::MicroShape shape = Runner::on_device({{2, 64}, {dtype, 1}});
-    const auto want = one_rank(m, shape, batch);
-    for (const bool rows : {false, true})
-      expect_same(m, shape, batch, want,
-                  {2, rows, plan::recomputations[static_cast<std::size_t>(rows + (dtype == DType::bf16))]});
-  }
 }
 
 TEST(TensorRanks, Small) { small(small_gpt2()); }
@@ -211,36 +98,6 @@ TEST(TensorRanks, SmallNormsOfHeads) {
   small(m);
   m.qk_norm = plan::QkNorm::width;
   small(m);
-}
-
-TEST(TensorRanks, Adapters) {
-  const std::vector<std::string> some = {"v", "down"};
-  int n = 0;
-  for (const auto& base : {small_gpt2(), small_llama(), small_post(), small_sandwich()})
-    for (const auto dtype : {DType::f32, DType::bf16}) {
-      auto m = with_adapters(with_dropout(eight_heads(base, 4)), ++n % 3 == 0 ? some : std::vector<std::string>());
-      if (n % 4 == 3) m.qk_norm = n % 8 == 3 ? plan::QkNorm::head : plan::QkNorm::width;
-      const Batch batch(formula_windows(m.vocabulary, 0, 2, 128, true), true, 40);
-      const plan::MicroShape shape{{2, 128}, {dtype, 1}};
-      const auto want = one_rank(m, shape, batch);
-      for (const int ranks : {2, 4})
-        for (const bool rows : {false, true})
-          expect_same(m, shape, batch, want,
-                      {ranks, rows, plan::recomputations[static_cast<std::size_t>(ranks / 2 + rows + n) % 3]});
-    }
-}
-// Three lanes of six on each of two ranks are added from left to right.
-TEST(TensorRanks, AdaptersInOddLanes) {
-  auto m = with_adapters(eight_heads(small_llama(), 6));
-  m.layers = 1, m.hidden = 48, m.heads = 12, m.kv_heads = 6, m.ffn = 96;
-  const Batch batch(formula_windows(m.vocabulary, 0, 2, 128, true), true);
-  const plan::MicroShape shape{{2, 128}, {DType::f32, 1}};
-  const auto want = one_rank(m, shape, batch);
-  for (const bool rows : {false, true}) expect_same(m, shape, batch, want, {2, rows, plan::Recompute::layers});
-}
-TEST(TensorRanks, SmallAdapters) {
-  small(with_adapters(small_llama()));
-  small(with_adapters(small_gpt2(), {"q", "o"}));
 }
 
 // Here attention is the last branch, whose output nobody reads in the second forward.

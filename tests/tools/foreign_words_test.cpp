@@ -72,7 +72,8 @@ TEST(ForeignWords, SentencesAboutTrainingAreForProgramsThatTrain) {
 TEST(ForeignWords, PlansDoNotDependOnWhatOnlyTrainHas) {
   engine::RunConfig c;
   plan::Plan p;
-  std::vector<std::string> names{"model", "data", "output", "lanes", "ranks", "device-memory"};
+  std::vector<std::string> names{"model",         "data",    "output",     "lanes",        "ranks",
+                                 "device-memory", "adapter", "adapter-on", "adapter-alpha"};
   for (const auto& f : plan::fields_of(p)) names.push_back(f.name);
   const auto hint = [&](const std::string& word) { return foreign_word_hint("--" + word, names, Spelling::flags); };
   const std::string of_train = "a setting of train: plans do not depend on it";

@@ -15,7 +15,8 @@ struct AdapterSettings {
 
 // "lora:16" gives 16. UsageError that begins with the setting's name for anything else.
 std::int64_t adapter_rank_of_text(const std::string& text);
-// Changes what the settings give. UsageError for text that is none, and for `on` or `alpha` of a model without adapters.
+// Changes what the settings give. UsageError for text that is none, and for `on` or `alpha` of a model without
+// adapters.
 void take_adapter(const AdapterSettings& settings, ModelConfig& model);
 
 }  // namespace trainyard::plan
