@@ -107,7 +107,7 @@ void Charsmap::apply(Text& text) const {
     while (end < all.size() && is_plain(all[end])) ++end;
     if (end > at && end < all.size() && (!is_base_character(all[end]) || (all[end - 1] == '\r' && all[end] == '\n')))
       --end;
-    out.append(all, at, end - at);
+    if (end > at) out.append(all, at, end - at);
     at = end;
     if (at == all.size()) break;
     const auto grapheme = all.substr(at, unicode::grapheme_bytes(all.substr(at)));
