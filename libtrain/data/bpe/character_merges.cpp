@@ -77,7 +77,7 @@ void CharacterMerges::encode(std::string_view piece, pieces::Model::Memory& memo
                              std::vector<std::int32_t>& out) const {
   if (whole_)
     if (const auto found = whole_->find(piece); found) return out.push_back(*found);
-  auto& m = dynamic_cast<Memory&>(memory);
+  auto& m = static_cast<Memory&>(memory);
   m.ids.clear();
   add_symbols(piece, m.ids);
   table_.merge(m, out);

@@ -90,6 +90,8 @@ const Tables& tables() {
 
 }  // namespace
 
+bool is_mark(char32_t c) { return tables().of(c).combining != 0; }
+
 void take_apart(char32_t c, std::u32string& out) { tables().take_apart(c, out); }
 
 void sort_marks(std::u32string& text) {

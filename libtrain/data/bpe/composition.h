@@ -27,6 +27,7 @@ std::string_view composed(std::string_view text, std::string& memory);
 
 // The steps of all normal forms: appends the canonical parts of a character, sorts the marks behind each letter by
 // their classes, and composes what has a character of its own.
+bool is_mark(char32_t c);  // it has a combining class
 void take_apart(char32_t c, std::u32string& append_to);
 void sort_marks(std::u32string& text);
 void put_together(std::u32string& text);

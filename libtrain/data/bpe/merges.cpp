@@ -33,7 +33,7 @@ void Merges::encode(std::string_view piece, pieces::Model::Memory& memory, std::
     for (std::size_t i = 0; i + 1 < n; ++i) symbols.pairs[i] = known_of_bytes(piece[i], piece[i + 1]);
     return table_.merge_short(symbols, n, out);
   }
-  auto& m = dynamic_cast<Memory&>(memory);
+  auto& m = static_cast<Memory&>(memory);
   m.ids.resize(n);
   for (std::size_t i = 0; i < n; ++i) m.ids[i] = bytes_[static_cast<unsigned char>(piece[i])];
   table_.merge(m, out);

@@ -45,7 +45,7 @@ bool is_base_character(char c) { return static_cast<unsigned char>(c) < 0x80; }
 std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
 std::uint32_t label_of(std::uint32_t unit) { return unit & ((1u << 31) | 0xFFu); }
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
-std::uint32_t value_of(std::uint32_t unit) { return unit & 0x7FFFFFFFu; }
+std::uint32_t place_of_text(std::uint32_t unit) { return unit & 0x7FFFFFFFu; }
 
 }  // namespace
 
@@ -80,7 +80,7 @@ std::optional<std::string_view> Charsmap::find(std::string_view part) const {
     const auto unit = units_[at];
     at ^= offset_of(unit);
     if (!has_leaf(unit)) continue;
-    const auto value = at < units_.size() ? value_of(units_[at]) : texts_.size();
+    const auto value = at < units_.size() ? place_of_text(units_[at]) : texts_.size();
     const bool is_character = value < texts_.size() && (static_cast<unsigned char>(texts_[value]) & 0xC0) != 0x80;
     if (!is_character) return {};
     return std::string_view(texts_.c_str() + value);
@@ -107,7 +107,7 @@ void Charsmap::apply(Text& text) const {
     while (end < all.size() && is_plain(all[end])) ++end;
     if (end > at && end < all.size() && (!is_base_character(all[end]) || (all[end - 1] == '\r' && all[end] == '\n')))
       --end;
-    out.append(all, at, end - at);
+    if (end > at) out.append(all, at, end - at);
     at = end;
     if (at == all.size()) break;
     const auto grapheme = all.substr(at, unicode::grapheme_bytes(all.substr(at)));

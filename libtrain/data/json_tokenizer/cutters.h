@@ -153,13 +153,21 @@ struct MetaspaceCutter {
   bool splits = true;
   template <class GoOn> void cut(std::string_view piece, bool at_start, CutterMemory& memory, const GoOn& go_on) const {
     auto& text = memory.text;
+    const bool has_mark = piece.find(mark) != std::string_view::npos;
+    const bool begins = piece.starts_with(' ') || (has_mark && piece.starts_with(mark));
+    const bool puts_mark = !begins && (prepend == Prepend::always || (prepend == Prepend::first && at_start));
     text.clear();
-    const bool begins = piece.starts_with(' ') || piece.starts_with(mark);
-    if (!begins && (prepend == Prepend::always || (prepend == Prepend::first && at_start))) text = mark;
-    for (const char c : piece)
-      if (c == ' ') text += mark;
-      else text += c;
-    if (!splits) return go_on(text);
+    if (puts_mark) text = mark;
+    const bool one_by_one = splits && !has_mark;
+    std::size_t done = 0;
+    for (auto at = piece.find(' '); at != std::string_view::npos; at = piece.find(' ', done)) {
+      text.append(piece, done, at - done);
+      if (one_by_one && !text.empty()) go_on(text), text.clear();
+      text += mark;
+      done = at + 1;
+    }
+    text.append(piece, done);
+    if (one_by_one || !splits) return go_on(text);
     std::size_t begin = 0;
     for (auto at = text.find(mark, 1); at != std::string::npos; at = text.find(mark, at + mark.size())) {
       go_on(std::string_view(text).substr(begin, at - begin));

@@ -21,8 +21,15 @@ using Texts = std::vector<std::string>;
 constexpr int deepest_decoder = 4;
 
 void replace_all(std::string& text, std::string_view what, std::string_view with) {
-  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size()))
-    text.replace(at, what.size(), with);
+  auto at = text.find(what);
+  if (at == std::string::npos) return;
+  std::string out;
+  std::size_t done = 0;
+  for (; at != std::string::npos; at = text.find(what, done)) {
+    out.append(text, done, at - done).append(with);
+    done = at + what.size();
+  }
+  text = out.append(text, done);
 }
 
 class DecodeReplace : public DecoderStep {

@@ -63,14 +63,17 @@ class LowerCase : public Normalizer {
     auto& out = text.room();
     const auto all = text.get();
     out.reserve(all.size());
+    const auto* small = unicode::small_letters();
     for (const char *at = all.data(), *const end = at + all.size(); at != end;) {
       if (is_ascii_byte(*at)) {
         const char c = *at++;
         out += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
         continue;
       }
+      const auto* begin = at;
       const auto c = bpe::next_code_point(at);
-      unicode::append(unicode::small_letter(c), out);
+      if (small[c] == 0) out.append(begin, at);
+      else unicode::append(static_cast<char32_t>(static_cast<std::int32_t>(c) + small[c]), out);
       if (c == 0x130) unicode::append(0x307, out);
     }
     text.take();
@@ -82,15 +85,24 @@ class Without : public Normalizer {
  public:
   explicit Without(unicode::Property property) : property_(property) {}
   void apply(Text& text) const override {
-    if (is_all_ascii(text.get())) return;
-    auto& out = text.room();
-    bool first = true;
+    const auto all = text.get();
     const auto* properties = unicode::properties();
-    each_character(text.get(), [&](char32_t c, std::string_view bytes) {
-      if ((properties[c] & property_) == 0) out += bytes;
-      else if (first) text.lost_start();
-      first = false;
-    });
+    std::string* out = nullptr;
+    const char *const end = all.data() + all.size(), *kept = all.data();
+    for (const char* at = kept; at != end;) {
+      if (is_ascii_byte(*at)) {  // has none of these properties
+        ++at;
+        continue;
+      }
+      const auto* here = at;
+      if ((properties[bpe::next_code_point(at)] & property_) == 0) continue;
+      if (out == nullptr) out = &text.room();
+      if (here == all.data()) text.lost_start();
+      out->append(kept, here);
+      kept = at;
+    }
+    if (out == nullptr) return;
+    out->append(kept, end);
     text.take();
   }
 

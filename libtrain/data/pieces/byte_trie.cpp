@@ -1,6 +1,7 @@
 // Places the children of each node where all their places are free.
 #include "libtrain/data/pieces/byte_trie.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ constexpr int most_tries = 64;  // places that are looked at before a new block 
 
 class ByteTrie::Builder {
  public:
-  Builder(std::span<const std::string> tokens, std::vector<Unit>& units) : tokens_(tokens), units_(units) {
+  Builder(std::span<const std::string> tokens, ByteTrie& trie)
+      : tokens_(tokens), units_(trie.units_), ends_(trie.tokens_) {
     for (std::size_t id = 0; id < tokens.size(); ++id)
       if (!tokens[id].empty()) order_.push_back(static_cast<std::int32_t>(id));
     std::stable_sort(order_.begin(), order_.end(),
@@ -41,7 +43,7 @@ class ByteTrie::Builder {
   };
 
   void place(Branch b) {
-    while (b.begin < b.end && text(b.begin).size() == b.depth) units_[b.node].token = order_[b.begin++];
+    while (b.begin < b.end && text(b.begin).size() == b.depth) set_token(b.node, order_[b.begin++]);
     if (b.begin == b.end) return;
     children_.clear();
     for (auto at = b.begin; at < b.end; ++at)
@@ -49,13 +51,18 @@ class ByteTrie::Builder {
           children_.empty() || children_.back().byte != byte)
         children_.push_back({byte, at});
     const auto base = free_base();
-    units_[b.node].base = base;
+    units_[b.node].base |= base;
     for (std::size_t i = 0; i < children_.size(); ++i) {
       const auto at = base ^ children_[i].byte;
       take(at);
       units_[at].parent = b.node;
       work_.push_back({children_[i].begin, i + 1 < children_.size() ? children_[i + 1].begin : b.end, b.depth + 1, at});
     }
+  }
+
+  void set_token(std::uint32_t node, std::int32_t token) {
+    units_[node].base |= ends;
+    ends_[node] = token;
   }
 
   std::string_view text(std::size_t at) const { return base::at(tokens_, order_[at]); }
@@ -73,7 +80,8 @@ class ByteTrie::Builder {
   // Free places are a list, with the newest block in front: its places are the emptiest.
   std::uint32_t add_block() {
     const auto begin = static_cast<std::uint32_t>(units_.size());
-    units_.resize(begin + block);
+    TRAINYARD_ASSERT(begin < places - block, "{} places of tokens", begin);
+    units_.resize(begin + block), ends_.resize(begin + block);
     taken_.resize(begin + block);
     next_free_.resize(begin + block), before_free_.resize(begin + block);
     for (auto at = begin + block; at-- > begin;) {
@@ -98,6 +106,7 @@ class ByteTrie::Builder {
   };
   std::span<const std::string> tokens_;
   std::vector<Unit>& units_;
+  std::vector<std::int32_t>& ends_;
   std::vector<std::int32_t> order_;
   std::vector<Branch> work_;
   std::vector<Child> children_;
@@ -106,6 +115,6 @@ class ByteTrie::Builder {
   std::uint32_t first_free_ = no_parent;
 };
 
-ByteTrie::ByteTrie(std::span<const std::string> tokens) { Builder(tokens, units_); }
+ByteTrie::ByteTrie(std::span<const std::string> tokens) { Builder(tokens, *this); }
 
 }  // namespace trainyard::data::pieces

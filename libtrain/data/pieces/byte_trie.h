@@ -17,10 +17,12 @@ class ByteTrie {
   static constexpr std::uint32_t root = 0;
   // 0: there is none.
   std::uint32_t child(std::uint32_t node, unsigned char byte) const {
-    const auto at = units_[node].base ^ byte;
+    const auto at = (units_[node].base & places) ^ byte;
     return units_[at].parent == node ? at : 0;
   }
-  std::int32_t token(std::uint32_t node) const { return units_[node].token; }  // -1: no token ends here
+  std::int32_t token(std::uint32_t node) const {  // -1: no token ends here
+    return (units_[node].base & ends) == 0 ? -1 : tokens_[node];
+  }
 
   // The node of a text; 0: no token begins with it.
   std::uint32_t find(std::string_view text, std::uint32_t from = root) const {
@@ -32,12 +34,13 @@ class ByteTrie {
 
  private:
   struct Unit {
-    std::uint32_t base = 0, parent = no_parent;
-    std::int32_t token = -1;
+    std::uint32_t base = 0, parent = no_parent;  // base: with the bit `ends` where a token ends
   };
+  static constexpr std::uint32_t ends = std::uint32_t{1} << 31, places = ends - 1;
   static constexpr std::uint32_t no_parent = ~std::uint32_t{0};
   class Builder;
   std::vector<Unit> units_;
+  std::vector<std::int32_t> tokens_;  // by unit
 };
 
 }  // namespace trainyard::data::pieces

@@ -71,7 +71,7 @@ void Unigram::append_unknown(std::string_view text, std::vector<std::int32_t>& o
 }
 
 void Unigram::encode(std::string_view piece, Model::Memory& memory, std::vector<std::int32_t>& out) const {
-  auto& m = dynamic_cast<Memory&>(memory);
+  auto& m = static_cast<Memory&>(memory);
   auto& best = m.best;
   auto& found = m.found;
   find_best(piece, best);

@@ -55,9 +55,9 @@ std::vector<Part> all_parts() {
   return out;
 }
 
-Part part_of(char32_t c) {
+const Part* parts() {
   static const auto table = all_parts();
-  return table[c];
+  return table.data();
 }
 
 // Syllables of Hangul, from their letters.
@@ -75,13 +75,17 @@ std::size_t grapheme_bytes(std::string_view text) {
   const char *at = text.data(), *const end = at + text.size();
   const auto first = bpe::next_code_point(at);
   if (first == '\r') return text.starts_with("\r\n") ? 2 : 1;
-  auto before = part_of(first);
-  if (before == Part::apart) return base::size(at - text.data());
+  const auto* const table = parts();
+  auto before = table[first];
+  // ASCII belongs to no character before it but to one that asks for it.
+  const bool alone =
+      at == end || before == Part::apart || (static_cast<unsigned char>(*at) < 0x80 && before != Part::next);
+  if (alone) return base::size(at - text.data());
   bool picture = before == Part::picture, letter = before == Part::linked, linker = false;
   int regions = before == Part::region;
   while (at != end) {
     const auto* next = at;
-    const auto part = part_of(bpe::next_code_point(next));
+    const auto part = table[bpe::next_code_point(next)];
     const bool joins = part == Part::joins || part == Part::joiner || part == Part::linker;
     const bool belongs = joins || (before == Part::next && part != Part::apart) || same_syllable(before, part) ||
                          (picture && before == Part::joiner && part == Part::picture) ||

@@ -7,6 +7,7 @@
 #include "libtrain/data/unicode/properties.h"
 #include "libtrain/data/unicode/tables.h"
 
+#include <array>
 #include <unordered_map>
 #include <vector>
 
@@ -44,9 +45,31 @@ const CompatibleForms& compatible_forms() {
 
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
-}  // namespace
+// Whether a character stays, and stays where it is, without composing: it has no parts, and is no mark.
+std::vector<bool> all_fixed(Form form) {
+  std::vector<bool> out(0x110000);
+  std::u32string parts;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    parts.clear();
+    bpe::take_apart(c, parts);
+    out[c] = parts.size() == 1 && parts[0] == c && !bpe::is_mark(c) &&
+             (form == Form::nfd || compatible_forms().of(c) == nullptr);
+  }
+  return out;
+}
 
-void append_normal_form(std::string_view text, Form form, std::string& out) {
+const std::vector<bool>& fixed_characters(Form form) {
+  static const std::array<std::vector<bool>, 2> tables = {all_fixed(Form::nfd), all_fixed(Form::nfkd)};
+  return form == Form::nfd ? tables[0] : tables[1];
+}
+
+void add_parts(char32_t c, Form form, std::u32string& parts) {
+  const auto* compatible = form == Form::nfd ? nullptr : compatible_forms().of(c);
+  if (compatible != nullptr) parts += *compatible;
+  else bpe::take_apart(c, parts);
+}
+
+void append_composed_form(std::string_view text, std::string& out) {
   const char *at = text.data(), *const end = at + text.size();
   std::u32string parts;
   while (at != end) {
@@ -58,16 +81,41 @@ void append_normal_form(std::string_view text, Form form, std::string& out) {
     at = stretch;
     if (at == end) break;
     parts.clear();
-    do {
-      const auto c = bpe::next_code_point(at);
-      const auto* compatible = form == Form::nfd ? nullptr : compatible_forms().of(c);
-      if (compatible != nullptr) parts += *compatible;
-      else bpe::take_apart(c, parts);
-    } while (at != end && !is_ascii(*at));
+    do add_parts(bpe::next_code_point(at), Form::nfkc, parts);
+    while (at != end && !is_ascii(*at));
     bpe::sort_marks(parts);
-    if (form == Form::nfkc) bpe::put_together(parts);
+    bpe::put_together(parts);
     for (const auto c : parts) append(c, out);
   }
+}
+
+}  // namespace
+
+void append_normal_form(std::string_view text, Form form, std::string& out) {
+  if (form == Form::nfkc) return append_composed_form(text, out);
+  const auto& fixed = fixed_characters(form);
+  const char *at = text.data(), *const end = at + text.size(), *copied = at;
+  std::u32string parts;
+  while (at != end) {
+    if (is_ascii(*at)) {
+      ++at;
+      continue;
+    }
+    const auto* stretch = at;
+    parts.clear();
+    auto c = bpe::next_code_point(at);
+    if (fixed[c]) continue;
+    out.append(copied, stretch);
+    for (copied = at;; copied = at) {
+      add_parts(c, form, parts);
+      if (at == end) break;
+      c = bpe::next_code_point(at);
+      if (fixed[c]) break;
+    }
+    bpe::sort_marks(parts);
+    for (const auto part : parts) append(part, out);
+  }
+  out.append(copied, end);
 }
 
 }  // namespace trainyard::data::unicode

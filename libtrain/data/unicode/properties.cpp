@@ -51,9 +51,9 @@ const std::uint8_t* properties() {
   return table.data();
 }
 
-char32_t small_letter(char32_t c) {
+const std::int32_t* small_letters() {
   static const auto table = all_small_letters();
-  return static_cast<char32_t>(static_cast<std::int32_t>(c) + table[c]);
+  return table.data();
 }
 
 void append(char32_t c, std::string& out) {

@@ -19,8 +19,8 @@ enum Property : std::uint8_t {
 // A Property set for each of the 0x110000 code points.
 const std::uint8_t* properties();
 
-// The small letter, or the character itself. U+0130 becomes two characters: `i` is the first one.
-char32_t small_letter(char32_t c);
+// For each code point the distance to its small letter, or 0. U+0130 becomes two characters: `i` is the first one.
+const std::int32_t* small_letters();
 
 void append(char32_t c, std::string& out);  // as UTF-8
 
