@@ -7,10 +7,11 @@
 
 namespace trainyard::kernels {
 
-// The parameter is the average, and the gradient is the weight after its update, which no scale multiplies.
-// learning_rate is 1 - decay. Each operation is rounded on its own.
+// The parameter is the average, and the gradient is the weight after its update, which no scale multiplies. Each
+// operation is rounded on its own.
 //   p = p + learning_rate * (gradient - p)
-// An average that begins at 0 is the mean of t weights times 1 - decay^t.
+// With a learning_rate of (1 - decay) / (1 - decay^t) in update t, p is the weighted mean of t weights, and a weight
+// that stays is its own mean.
 struct AverageSequence {
   template <class F> TRAINYARD_SEQUENCE void operator()(UpdatedElement<F, 0>& e) const {
     e.parameter = e.parameter + e.rate * (e.gradient - e.parameter);

@@ -8,9 +8,9 @@
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/filled_checkpoint.h"
 #include "libtrain/plan/model_file/model_fields.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 namespace trainyard::checkpoint {
@@ -55,23 +55,15 @@ void require_same_models(const std::vector<const Reader*>& sources) {
   }
 }
 
-// The factor that makes a weight of the moving average that a checkpoint holds.
-double factor_of_average(const Reader& source) {
+void require_moving_average(const Reader& source) {
   const auto& s = source.state();
   const auto& states = s.optimizer.states;
   if (s.contents == Contents::model || std::ranges::find(states, plan::average_state) == states.end())
     throw base::InputError(fmt::format("{} holds no moving average of its weights", source.path()),
                            base::text("a run keeps one from its beginning with $ema"));
-  const auto decay =
-      s.identity.is_object() ? s.identity.value(plan::average_state, nlohmann::json()) : nlohmann::json();
-  if (!decay.is_number() || !(decay.get<double>() > 0 && decay.get<double>() < 1))
-    throw base::InputError(fmt::format("{} does not say the decay of its average", source.path()),
-                           "the checkpoint is damaged");
-  const auto updates = s.step - s.skipped_steps;
-  if (updates < 1)
+  if (s.step == s.skipped_steps)
     throw base::InputError(fmt::format("{}: no step has changed the weights, so there is no average", source.path()),
                            "take a later checkpoint");
-  return 1 / (1 - std::pow(decay.get<double>(), static_cast<double>(updates)));
 }
 
 void mean_of_sources(const Kind& kind, const FilledCheckpoint::Slice& slice, FilledCheckpoint::Sources& sources,
@@ -87,15 +79,11 @@ void mean_of_sources(const Kind& kind, const FilledCheckpoint::Slice& slice, Fil
 }
 
 // Frozen parameters have no average, and stay as they are.
-FilledCheckpoint::Compute moving_average_times(double factor) {
-  return [factor](const Kind&, const FilledCheckpoint::Slice& slice, FilledCheckpoint::Sources& sources,
-                  std::vector<float>& values) {
-    auto& reader = sources.readers.back();
-    if (reader.manifest().parameters[reader.number_of(slice.name)].frozen)
-      return sources.read(reader, Kind::master, slice, values);
-    sources.read(reader, Kind::state(plan::average_state), slice, values);
-    for (auto& value : values) value = static_cast<float>(static_cast<double>(value) * factor);
-  };
+void take_moving_average(const Kind&, const FilledCheckpoint::Slice& slice, FilledCheckpoint::Sources& sources,
+                         std::vector<float>& values) {
+  auto& reader = sources.readers.back();
+  const bool frozen = reader.manifest().parameters[reader.number_of(slice.name)].frozen;
+  sources.read(reader, frozen ? Kind::master : Kind::state(plan::average_state), slice, values);
 }
 
 // Where the mean is written.
@@ -145,14 +133,20 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
   require_same_shapes(sources);
   require_same_models(sources);
+  for (const auto* source : sources)
+    if (plan::has_adapter(source->state().model))
+      throw base::UsageError(
+          fmt::format("{} has adapters: the mean of both matrices is not the mean of their product", source->path()),
+          "reshard-checkpoint --merge each of them first");
   return write_mean(sources, {destination, layout, options}, {"average", "average_of", mean_of_sources});
 }
 
 ReshardResult moving_average(const Reader& source, const std::string& destination, NewLayout layout,
                              const ReshardOptions& options) {
   layout.contents = Contents::model;
+  require_moving_average(source);
   return write_mean({&source}, {destination, layout, options},
-                    {"moving average", "moving_average_of", moving_average_times(factor_of_average(source))});
+                    {"moving average", "moving_average_of", take_moving_average});
 }
 
 }  // namespace trainyard::checkpoint

@@ -17,8 +17,7 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
                       const NewLayout& layout, const ReshardOptions& options);
 
 // Writes a new checkpoint of weights alone: those of the moving average that the run of the source keeps
-// (plan::average_state). The average begins at 0, so it is divided by 1 - decay^updates, in f64, and rounded once.
-// InputError if the source has none. All else is as above.
+// (plan::average_state). InputError if the source has none. All else is as above.
 ReshardResult moving_average(const Reader& source, const std::string& destination, NewLayout layout,
                              const ReshardOptions& options);
 

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/index.h"
+#include "libtrain/checkpoint/hugging_face.h"
 #include "libtrain/checkpoint/parts.h"
 
 #include <algorithm>
@@ -92,7 +93,9 @@ void FilledCheckpoint::put(const Part& part, const ParameterEntry& p, const Stor
   const auto size = base::size_of(dtype);
   if (base::is_narrow(dtype)) {
     h.narrow.resize(h.values.size() * base::size(size));
-    base::from_f32(dtype, h.values.data(), std::ssize(h.values), h.narrow.data());
+    if (const auto lost = from_f32_counting(dtype, h.values.data(), std::ssize(h.values), h.narrow.data()); lost > 0)
+      throw base::InputError(fmt::format("{} values of {} are too large for {}", lost, p.name, base::name_of(dtype)),
+                             "--dtype f32 or bf16 holds them");
     data = h.narrow.data();
   }
   auto& made = h.made[path_of(part.kind, p.name)];

@@ -1,6 +1,7 @@
 // Writes and reads adapters of peft.
 #include "libtrain/checkpoint/peft.h"
 
+#include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
@@ -153,7 +154,7 @@ class PeftFolder {
     auto& a = model_.adapter;
     a.rank =
         (config_.rank + plan::adapter_rank_multiple - 1) / plan::adapter_rank_multiple * plan::adapter_rank_multiple;
-    a.alpha = config_.scale * static_cast<double>(a.rank);
+    a.alpha = config_.alpha_of(a.rank);
     find_targets(family);
     if (const auto wrong = plan::problems(model_); !wrong.empty())
       throw base::InputError(fmt::format("{}: {}", folder, fmt::join(wrong, "; ")),
@@ -177,9 +178,7 @@ class PeftFolder {
   static PeftConfig config(const std::string& folder) {
     const auto path = folder + "/" + peft_config_name;
     const auto text = base::read_file(path, largest_config);
-    const auto json = nlohmann::json::parse(text, nullptr, false);
-    if (json.is_discarded()) throw base::InputError(fmt::format("{} is no JSON", path), "restore it from a copy");
-    return peft_config(json, path);
+    return peft_config(base::parse_json<nlohmann::json>(text, path), path);
   }
   const io::SafeTensor* find(const std::string& name) const {
     for (const auto& t : file_.header.tensors)
@@ -192,7 +191,10 @@ class PeftFolder {
     for (const auto& target : plan::adapter_targets) {
       auto one = model_;
       one.adapter.on = {std::string(target.name)};
-      if (!plan::problems(one).empty()) continue;
+      if (target.name == "gate" && !plan::is_gated(one)) continue;
+      if (const auto wrong = plan::problems(one); !wrong.empty())
+        throw base::InputError(fmt::format("{}: {}", folder_, fmt::join(wrong, "; ")),
+                               "merge the adapter with peft (merge_and_unload), and import the model");
       try {
         const auto modules = peft_modules(family, one, folder_).modules;
         if (std::any_of(modules.begin(), modules.end(), [&](const auto& m) { return find(m.name_of_a()) != nullptr; }))
@@ -272,7 +274,11 @@ PeftResult import_peft(const Reader& source, const std::string& folder, const st
   ReshardOptions work_options;
   work_options.existing = options.existing, work_options.threads = options.threads, work_options.watch = options.watch;
   work_options.free_bytes = options.free_bytes;
-  state.writer = purpose_of("peft " + base::text_of_path(folder), sources, state, ranks.topology);
+  std::uint32_t sum = 0;  // of what is imported: an interrupted start goes on only with the same adapter
+  for (const auto& [name, values] : adapter.values())
+    sum = base::crc32c(values.data(), values.size() * sizeof(float), base::crc32c(name.data(), name.size(), sum));
+  state.writer =
+      purpose_of(fmt::format("peft {} {}", base::text_of_path(folder), hex32(sum)), sources, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks,
                        {options.existing, {source.path()}, options.threads, {}, options.free_bytes, {}});
   result.bytes_written = target.bytes_to_write();

@@ -105,7 +105,7 @@ PeftConfig peft_config(const nlohmann::json& config, const std::string& where) {
                  merge_there);
   }
   const bool by_root = config.value("use_rslora", nlohmann::json(false)) == true;
-  return {static_cast<std::int64_t>(rank), alpha / (by_root ? std::sqrt(rank) : rank)};
+  return {static_cast<std::int64_t>(rank), alpha, by_root};
 }
 
 }  // namespace trainyard::checkpoint

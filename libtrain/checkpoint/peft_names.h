@@ -3,6 +3,7 @@
 
 #include "libtrain/checkpoint/hugging_face.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,14 @@ PeftModules peft_modules(const Family& family, const plan::ModelConfig& model, c
 // here.
 struct PeftConfig {
   std::int64_t rank = 0;
-  double scale = 1;  // factor of B A
+  double alpha = 1;      // B A is multiplied by alpha / rank,
+  bool by_root = false;  // or by alpha / sqrt(rank) (Kalajdzievski 2023, "rsLoRA")
+  // The alpha of an adapter of another rank with the same factor.
+  double alpha_of(std::int64_t other) const {
+    const auto r = static_cast<double>(rank), to = static_cast<double>(other);
+    if (by_root) return alpha * to / std::sqrt(r);
+    return rank == other ? alpha : alpha * to / r;
+  }
 };
 PeftConfig peft_config(const nlohmann::json& config, const std::string& where);
 

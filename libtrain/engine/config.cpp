@@ -78,7 +78,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("lanes", c.lanes, run, "reduction lanes (slices of sums); 0: model's", plan::ranges::lanes);
   v("adapter", c.adapter, run, "lora:16 trains adapters beside frozen weights", base::MaybeEmpty{});
   v("adapter-on", c.adapter_on, run, "layers with adapters: q,k,v,o,gate,up,down [q,v]", base::MaybeEmpty{});
-  v("adapter-alpha", c.adapter_alpha, run, "their outputs times X / rank; 0: times 1", {0, 1e6});
+  v("adapter-alpha", c.adapter_alpha, run, "their outputs times X / rank; 0: the model's, else 1", {0, 1e6});
   v("data", c.data, run, "folder of shard-data; a mixture: a:0.7,b:0.3");
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
   v("data-temperature", c.data_temperature, run, "weights of sets: size^(1/X); 0: as given", {0, 1000});

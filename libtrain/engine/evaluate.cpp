@@ -205,7 +205,8 @@ double Evaluation::bits_per_byte() const {
   return loss * static_cast<double>(tokens) / (std::numbers::ln2 * static_cast<double>(bytes));
 }
 
-std::vector<Evaluation> evaluate_sets(const EvaluateConfig& asked, World& world, const EvaluateWatch& watch) {
+std::vector<Evaluation> evaluate_sets(const EvaluateConfig& asked, World& world, const EvaluateWatch& watch,
+                                      const std::function<void(const Evaluation&)>& found_one) {
   auto config = asked;
   const auto watchdog =
       watch_peers(world, *world.communication, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
@@ -219,7 +220,9 @@ std::vector<Evaluation> evaluate_sets(const EvaluateConfig& asked, World& world,
     EvaluationTerms t;
     t.set = set;
     agree_on_terms(t, config, world, *world.communication);
+    config.checkpoint = t.checkpoint;  // a run may save a newer one meanwhile
     found.push_back(evaluate_set(config, t, {world, watchdog.get(), place.device}, watch));
+    if (world.rank == 0 && found_one) found_one(found.back());
     sets = t.sets;
   }
   return found;

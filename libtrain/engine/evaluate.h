@@ -54,9 +54,11 @@ using EvaluateWatch = std::function<void(std::int64_t done, std::int64_t total, 
 // same numbers. Throws base::Error on every rank alike for what can be foreseen. UsageError for settings. InputError
 // for a checkpoint that is not whole, another model than the checkpoint's, another vocabulary or tokenizer, and too few
 // windows. CheckError if the loss is not finite.
-// $data may name one set.
+// $data may name one set; std::logic_error after an evaluation of several.
 Evaluation evaluate(const EvaluateConfig& config, World& world, const EvaluateWatch& watch);
 // The same of each set that $data names, in order, or of each set of the run's mixture. Their weights play no part.
-std::vector<Evaluation> evaluate_sets(const EvaluateConfig& config, World& world, const EvaluateWatch& watch);
+// Rank 0 passes each result to `found` as soon as it is there.
+std::vector<Evaluation> evaluate_sets(const EvaluateConfig& config, World& world, const EvaluateWatch& watch,
+                                      const std::function<void(const Evaluation&)>& found = {});
 
 }  // namespace trainyard::engine

@@ -188,9 +188,10 @@ void read_terms(EvaluationTerms& t, const EvaluateConfig& c, int ranks, int fair
     throw base::UsageError(base::text("$data is missing: the folder that shard-data made"),
                            fmt::format("{} does not say what it was trained on", t.checkpoint));
   auto named = data::sets_of(t.run.data, base::setting_name("data"));
-  if (named.size() > 1) leave_out_sets_without(named, c.split);
+  const bool several = named.size() > 1;
+  if (several) leave_out_sets_without(named, c.split);
   t.sets = named.size();
-  if (t.sets > 1) t.run.data = data::name_of(named.at(t.set));
+  if (several) t.run.data = data::name_of(named.at(t.set));
   const auto& folder = named.at(t.set).folder;
   require_tokens(data::read_index(folder), t.state, folder, t.checkpoint);
   t.setup = make_setup(t.run, ranks, base::team_threads(t.run.threads, fair_threads));

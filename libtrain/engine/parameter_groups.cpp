@@ -53,6 +53,8 @@ ParameterGroup group_of(const std::string& text) {
   ParameterGroup group;
   group.match = parts[0];
   if (group.match.empty()) refuse_group(text, "a group begins with a pattern of names");
+  if (!std::ranges::all_of(group.match, [](char c) { return c > ' ' && c < '\x7f'; }))
+    refuse_group(text, "names of parameters are letters, digits, dots and underscores");
   if (parts.size() == 1) refuse_group(text, "it sets nothing");
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const auto equals = parts[i].find('=');
@@ -81,7 +83,9 @@ ParameterGroup group_of(const std::string& text) {
   return group;
 }
 
+// With adapters, a group is for what is trained.
 bool matches(const ParameterGroup& group, const plan::Parameter& parameter) {
+  if (parameter.update.kind == plan::Update::Kind::frozen) return false;
   return ::fnmatch(group.match.c_str(), parameter.name.c_str(), 0) == 0;
 }
 
@@ -145,7 +149,7 @@ void ParameterRules::apply(plan::FlatGroup& flat_group, std::int64_t layers) con
   for (auto& parameter : flat_group.parameters) {
     parameter.rate_scale *= of_layer;
     for (const auto& group : groups) {
-      if (!matches(group, parameter) || parameter.update.kind == plan::Update::Kind::frozen) continue;
+      if (!matches(group, parameter)) continue;
       if (group.rate_scale) parameter.rate_scale = of_layer * *group.rate_scale;
       if (group.weight_decay) parameter.weight_decay = group.weight_decay;
       if (group.frozen) parameter.update = {plan::Update::Kind::kept};
@@ -179,10 +183,11 @@ void require_matches(const ParameterRules& rules, const plan::ModelConfig& model
     if (matched.parameters > 0) continue;
     std::vector<std::string> names;
     for (const auto& flat_group : all)
-      for (const auto& parameter : flat_group.parameters) names.push_back(parameter.name);
+      for (const auto& parameter : flat_group.parameters)
+        if (parameter.update.kind != plan::Update::Kind::frozen) names.push_back(parameter.name);
     const auto close = base::resembling(matched.group.match, names);
     throw base::UsageError(
-        base::text("$group {} matches no parameter of the model", base::one_line(matched.group.match)),
+        base::text("$group {} matches no parameter that is trained", base::one_line(matched.group.match)),
         fmt::format("names are such as {}: inspect shows those of a checkpoint",
                     close.empty() ? fmt::format("{} and {}", names.front(), names[names.size() / 2]) : close));
   }

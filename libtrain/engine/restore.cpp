@@ -12,6 +12,7 @@
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/latest_whole.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/checkpoint/recorded_layout.h"
 #include "libtrain/checkpoint/removed.h"
@@ -24,6 +25,8 @@
 #include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/start_path.h"
+#include "libtrain/plan/blocks/adapter.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <fmt/ranges.h>
 
@@ -172,7 +175,8 @@ void read_shards(const Start& start, std::uint64_t seed, Trainer& trainer, check
   for (int u = 0; u < context.flat_groups(); ++u) {
     const plan::ShardRange all{0, context.layout(u).shard};
     const auto held = states.held_of_master();
-    if (start.weights_only && !reader.holds(context.flat_group(u))) {  // adapters beside weights that had none
+    if (start.weights_only && plan::is_adapter(context.flat_group(u)) &&
+        !reader.holds(context.flat_group(u))) {  // adapters beside weights that had none
       trainer.store().initialize(seed, u);
       continue;
     }
@@ -267,6 +271,18 @@ void require_optimizer(const checkpoint::RunState& state, const plan::Plan& now,
                  state.optimizer.name));
 }
 
+// A run that begins with weights takes all adapters beside them: without some, they are another model.
+void require_all_adapters(const checkpoint::Reader& reader, const plan::ModelConfig& model) {
+  if (!plan::has_adapter(reader.state().model)) return;
+  const auto ours = checkpoint::parameters_of(model);
+  for (const auto& p : reader.manifest().parameters)
+    if (!p.frozen && std::ranges::find(ours, p.name, &checkpoint::ParameterEntry::name) == ours.end())
+      throw base::UsageError(
+          fmt::format("{} has an adapter {}, and this run's model has none", reader.path(), p.name),
+          base::text("leave $model, $adapter and $adapter-on out; or add the adapters to the weights first: "
+                     "reshard-checkpoint --merge"));
+}
+
 Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, RunFolder touch) {
   const auto& c = setup.config;
   const auto folder = checkpoints_folder(c.output);
@@ -296,6 +312,7 @@ Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, Run
   auto reader = checkpoint::reading({start.path}, [&] { return checkpoint::Reader(start.path); });
   if (touch == RunFolder::held) mend_view(reader, folder);
   if (start.weights_only) {
+    require_all_adapters(reader, setup.plan.model);
     require_tokenizer(reader.state(), setup, start.path);
     return start;
   }

@@ -20,11 +20,14 @@ ParameterNorms::ParameterNorms(StoreContext& c) : c_(c) {
     auto& rows = rows_.emplace_back();
     rows.section = static_cast<std::size_t>(section - sections_.begin());
     for (const auto& p : flat_group.parameters)
-      rows.of_parameters.push_back(p.update.kind == plan::Update::Kind::optimizer ? section->is.parameters++ : -1);
+      rows.of_parameters.push_back(p.update.kind == plan::Update::Kind::optimizer ||
+                                           p.update.kind == plan::Update::Kind::kept  // which a plan does not know
+                                       ? section->is.parameters++
+                                       : -1);
     const auto begin = c.group(u).rank() * c.layout(u).shard;
     auto& counted = counted_.emplace_back();
     for (const auto& held : plan::held_ranges(c.layout(u), begin, begin + c.layout(u).shard))
-      if (rows.of_parameters[held.parameter] >= 0 &&
+      if (flat_group.parameters[held.parameter].update.kind == plan::Update::Kind::optimizer &&
           plan::is_first_holder(flat_group, flat_group.parameters[held.parameter], c.world.topology, c.world.rank))
         counted.push_back({held.parameter, held.at, held.count});
   }

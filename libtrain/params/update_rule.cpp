@@ -85,10 +85,12 @@ const kernels::StepNumbers* numbers_of(const UpdateRule& rule) {
 
 namespace {
 
-std::optional<kernels::Average> average_rule(double decay, const kernels::StepNumbers* numbers) {
+// The mean of the weights after `step` updates, each of which counts `decay` times as much as the one after it.
+std::optional<kernels::Average> average_rule(double decay, std::int64_t step, const kernels::StepNumbers* numbers) {
   if (decay == 0) return {};
   kernels::Average rule;
-  rule.learning_rate = static_cast<float>(1 - decay), rule.numbers = numbers;
+  rule.learning_rate = static_cast<float>((1 - decay) / (1 - std::pow(decay, static_cast<double>(step))));
+  rule.numbers = numbers;
   return rule;
 }
 
@@ -98,7 +100,7 @@ UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& 
                          std::int64_t step, const kernels::StepNumbers* numbers) {
   if (optimizer == "adafactor") {
     UpdateRules rules;
-    rules.average = average_rule(s.average_decay, numbers);
+    rules.average = average_rule(s.average_decay, step, numbers);
     rules.numbers = numbers;
     rules.factored.emplace(kernels::Adafactor{.learning_rate = static_cast<float>(learning_rate),
                                               .weight_decay = static_cast<float>(s.weight_decay),
@@ -110,7 +112,7 @@ UpdateRules update_rules(const std::string& optimizer, const OptimizerSettings& 
   }
   UpdateRules rules(update_rule(optimizer, s, learning_rate, step, numbers));
   rules.matrices = matrix_rule(optimizer, s, *rules.elements);
-  rules.average = average_rule(s.average_decay, numbers);
+  rules.average = average_rule(s.average_decay, step, numbers);
   return rules;
 }
 

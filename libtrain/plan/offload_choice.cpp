@@ -3,6 +3,7 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/decision_problems.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <fmt/format.h>
 
@@ -69,6 +70,7 @@ std::int64_t memory_with(Plan p, const Offload& offload) {
 }
 
 Offload fitting_offload(const Plan& plan, std::int64_t bytes, std::int64_t host_bytes) {
+  if (has_adapter(plan.model)) return {};  // adapter_layout_problems
   if (plan.device != base::DeviceKind::cuda) return fitting(plan, bytes, Place::disk, Place::disk);
   const auto chosen = fitting(plan, bytes, Place::host, Place::host);
   const auto fits_host = [&](const Offload& offload) { return on_host_with(plan, offload) <= host_bytes; };

@@ -4,6 +4,7 @@
 #include "libtrain/comm/agreement.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/spec/presets.h"
+#include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,8 @@ TEST(ParameterGroups, AreReadFromText) {
                                    {"head.*:learning-rate-scale=nan", "expected a number"},
                                    {"head.*:weight-decay=1:weight-decay=2", "weight-decay is set twice"},
                                    {"head.*:frozen:weight-decay=1", "neither a learning rate nor weight decay"},
-                                   {"head.*:frozen,,a:frozen", "begins with a pattern"}})
+                                   {"head.*:frozen,,a:frozen", "begins with a pattern"},
+                                   {"[!\xff]*:frozen", "names of parameters are letters"}})
     EXPECT_TRUE(has(refusal_of([&] { parameter_groups(text); }), said))
         << text << ": " << refusal_of([&] { parameter_groups(text); });
 }
@@ -73,7 +75,7 @@ TEST(ParameterGroups, MatchNamesOfParameters) {
   const auto said = [&](const std::string& text) {
     return refusal_of([&] { engine::require_matches({parameter_groups(text), 1}, model); });
   };
-  EXPECT_TRUE(has(said("layers.7.*:frozen"), "--group layers.7.* matches no parameter of the model"))
+  EXPECT_TRUE(has(said("layers.7.*:frozen"), "--group layers.7.* matches no parameter that is trained"))
       << said("x:frozen");
   EXPECT_TRUE(has(said("*:frozen"), "--group freezes every parameter"));
   EXPECT_TRUE(has(said("layers.*:frozen,embedding.*:learning-rate-scale=0,head.*:frozen"), "freezes every parameter"));
@@ -172,7 +174,7 @@ TEST_F(GroupedRuns, FrozenParametersKeepTheirValuesAndAreInNoNorm) {
 }
 
 TEST_F(GroupedRuns, HaveTheSameBitsOnEveryLayoutAndAfterAStop) {
-  for (const char* optimizer : {"adamw", "lamb", "muon"}) {
+  for (const char* optimizer : {"adamw", "lamb", "muon", "adafactor"}) {
     auto c = config(optimizer);
     c.groups = "layers.*.attention.*:learning-rate-scale=0.3,embedding.*:frozen,*.ffn.*:weight-decay=0.03";
     c.layer_decay = 0.8;
@@ -181,7 +183,10 @@ TEST_F(GroupedRuns, HaveTheSameBitsOnEveryLayoutAndAfterAStop) {
     layouts[0].ranks = 3, layouts[0].zero = 1, layouts[1].ranks = 3, layouts[1].zero = 3, layouts[1].threads = 2;
     layouts[2].ranks = 2, layouts[2].tensor = 2, layouts[3].ranks = 2, layouts[3].pipeline = 2;
     layouts[4].ranks = 4, layouts[4].tensor = 2, layouts[4].zero = 2;
-    for (const auto& layout : layouts) EXPECT_EQ(bits(c, layout), expected) << optimizer << " " << layout.ranks;
+    for (const auto& layout : layouts) {
+      EXPECT_EQ(bits(c, layout), expected) << optimizer << " " << layout.ranks;
+      testing::expect_no_difference(runs_.reports(), optimizer);
+    }
   }
   auto c = config("adamw");
   c.groups = "layers.*:learning-rate-scale=0.3", c.steps = 6, c.global_batch = 6, c.stop_after = 3;

@@ -124,7 +124,7 @@ void require_direction(const CLI::App& app, const Settings& s) {
   if (!s.to.empty() && !s.ignored_keys.empty())
     throw base::UsageError("--ignore-keys is only for --from", "leave it out: an export reads no config.json");
   if (!s.from.empty() && s.dtype == "f16")
-    throw base::UsageError("--dtype f16 is only for --to: no run computes in f16", "--dtype f32 holds f16 exactly");
+    throw base::UsageError("--dtype f16 is only for --to", "--dtype f32 holds f16 exactly");
 }
 
 // Checks the path of the model file before anything is written. The file is written after the checkpoint, and no

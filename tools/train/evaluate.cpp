@@ -145,7 +145,7 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
   double begun = base::steady_seconds();
   std::int64_t first = 0;  // sequences of a set's first report, which took the time to start as well
   double first_seconds = 0;
-  const auto results = engine::evaluate_sets(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
+  const auto watch = [&](std::int64_t done, std::int64_t all, double loss) {
     const double seconds = base::steady_seconds() - begun;
     const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
     if (first == 0) first = done, first_seconds = seconds;
@@ -157,13 +157,12 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
                         : fmt::format("  {} left", duration_text(a_sequence * static_cast<double>(all - done)))),
         done == all ? Progress::Update::last : Progress::Update::passing);
     if (done == all) first = 0, begun = base::steady_seconds();  // another set may follow
+  };
+  bool is_first = true;
+  engine::evaluate_sets(c, world, watch, [&](const engine::Evaluation& result) {
+    print(json_ ? to_json(result).dump() + "\n" : (is_first ? "" : "\n") + to_text(result));
+    is_first = false;
   });
-  if (world.rank != 0) return base::ExitCode::done;
-  progress.reset();
-  std::string text;
-  for (const auto& result : results)
-    text += json_ ? to_json(result).dump() + "\n" : (text.empty() ? "" : "\n") + to_text(result);
-  print(text);
   return base::ExitCode::done;
 }
 

@@ -48,6 +48,10 @@ void take_adapter(const AdapterSettings& s, ModelConfig& m) {
   } catch (const base::UsageError& e) {
     throw base::UsageError(e.what(), e.hint().empty() ? base::text("name layers: $adapter-on q,k,v,o") : e.hint());
   }
+  std::vector<std::string> in_order;  // the order says nothing
+  for (const auto& target : adapter_targets)
+    if (m.adapter.is_on(target.name)) in_order.emplace_back(target.name);
+  m.adapter.on = std::move(in_order);
 }
 
 }  // namespace trainyard::plan
