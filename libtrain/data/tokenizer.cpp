@@ -1,4 +1,4 @@
-// Tokenizers for bytes and SentencePiece; the folder bpe/ has byte-level BPE.
+// Tokenizers for bytes and SentencePiece; the folder json_tokenizer/ has those of a tokenizer.json.
 #include "libtrain/data/tokenizer.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -80,9 +80,8 @@ class SentencePiece : public Tokenizer {
     const auto status = processor_.LoadFromSerializedProto(model_);
     if (!status.ok()) refuse_neither(path, model_);
     if (!status.ok())
-      throw base::InputError(
-          fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
-          base::text("make one with spm_train, give the tokenizer.json of a byte-level BPE, or use $tokenizer bytes"));
+      throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
+                             base::text("make one with spm_train, give a tokenizer.json, or use $tokenizer bytes"));
     own_end_ = processor_.eos_id() < 0 && around.end.empty();
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
     if (!around.end.empty()) end_ = id_of(around.end, processor_.GetPieceSize());

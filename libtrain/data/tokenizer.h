@@ -1,4 +1,4 @@
-// Tokenizers: bytes, SentencePiece models, and byte-level BPE.
+// Tokenizers: bytes, SentencePiece models, and those of a tokenizer.json.
 #pragma once
 
 #include "libtrain/base/error.h"
@@ -19,7 +19,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual std::string name() const = 0;                  // "bytes", or the model file's name without its folder
   virtual std::uint32_t crc32c() const = 0;              // of the model file; 0 for bytes
-  virtual std::string kind() const { return {}; }         // "bytes", "SentencePiece", "WordPiece", ...; empty: not known
+  virtual std::string kind() const { return {}; }        // "bytes", "SentencePiece", "WordPiece", ...; empty: not known
   virtual std::string source() const = 0;                // the argument of make_tokenizer
   virtual std::string_view model() const { return {}; }  // bytes of the model file, to keep a copy; empty for bytes
   virtual std::int64_t vocabulary() const = 0;           // includes the end of document
@@ -37,9 +37,9 @@ class Tokenizer {
   virtual std::int32_t unknown() const { return -1; }
   // The mask token: the piece or added token "[MASK]", else "<mask>"; -1: it has neither.
   virtual std::int32_t mask() const { return -1; }
-  // Whether the token begins a word in running text. Pieces of SentencePiece mark this by U+2581. In other tokenizers a
-  // word begins with white space in the text itself. A token that stands alone (a control piece, an added token) is a
-  // word too.
+  // Whether the token begins a word in running text. Pieces of SentencePiece, and tokens of their kind, mark this by
+  // U+2581. WordPiece marks the others. In other tokenizers a word begins with white space in the text itself. A token
+  // that stands alone (a control piece, an added token) is a word too.
   virtual bool begins_word(std::int32_t) const { return true; }
   // Without the end of document.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& append_to) const = 0;
@@ -62,8 +62,8 @@ struct DocumentTokens {
 // Makes a tokenizer: "bytes" (ids 0 to 255, end of document 256), or the path of a model file, whose kind the content
 // decides:
 // - a SentencePiece model; its </s> ends documents;
-// - a tokenizer.json of byte-level BPE (bpe/definition.h); its added token <|endoftext|>, <|end_of_text|> or </s> ends
-//   documents, the first of these that it has.
+// - a tokenizer.json (json_tokenizer/json_tokenizer.h); its token <|endoftext|>, <|end_of_text|>, </s>, <eos> or [SEP]
+//   ends documents, the first of these that it has.
 // A model without such a token gets a new id after its vocabulary. InputError for a file that is neither, and for
 // tokens of documents that it does not have. Also where special tokens shall be text and it has none.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, const DocumentTokens& around = {});

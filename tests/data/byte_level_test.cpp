@@ -380,6 +380,7 @@ TEST_F(Files, ContradictionsAreRefused) {
     refused("is white space with lstrip and rstrip",
             added({{"id", 800}, {"content", space}, {"lstrip", true}, {"rstrip", true}}));
   with(added({{"id", 800}, {"content", " "}, {"lstrip", true}}));
+  with(added({{"id", 800}, {"content", "\u00c4\u00d6"}, {"lstrip", true}, {"rstrip", true}}));
   with(added({{"id", 800}, {"content", " x "}, {"lstrip", true}, {"rstrip", true}}));
   refused("has no text", added({{"id", 800}, {"content", ""}}));
   refused("text of at most 256 bytes", added({{"id", 800}, {"content", std::string(257, 'x')}}));

@@ -1,8 +1,11 @@
 """Tokenizers of the families of published models: their own normalizers, pre-tokenizers and decoders, with vocabularies that are trained on given texts.
 
-families(texts, size) gives {name: description}, where a description is what a tokenizer.json holds. Used by tokenizer_equality.py and tokenizer_kinds.py.
+    python3 tests/golden/tokenizer_families.py FOLDER [SIZE]     writes FOLDER/NAME.json of each, trained on texts of this machine, for tokenizer_equality.py
+
+Each function of FAMILIES takes texts and the size of the vocabulary, and gives what a tokenizer.json holds. tokenizer_kinds.py and
+bench/data/compare_tokenizer_kinds.py use them, too. Needs the packages `tokenizers` and `sentencepiece`.
 """
-import functools, io, json
+import functools, glob, io, json, os, sys
 
 import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -307,5 +310,16 @@ FAMILIES = (llama2, mistral, phi3, gemma, no_bytes, no_bytes_apart, some_bytes, 
             t5, t5_old, xlmr, albert, unigram_bytes, unigram_byte_level, words, behaviors)
 
 
-def families(texts, size, names=None):
-    return {f.__name__: f(texts, size) for f in FAMILIES if names is None or f.__name__ in names}
+def main():
+    folder, size = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 2000
+    paths = sorted(glob.glob("/usr/share/doc/*/copyright") + glob.glob("/usr/lib/python3*/*.py"))[:150]
+    own = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizers_golden.py"), encoding="utf8").read()
+    texts = [open(p, encoding="utf8", errors="replace").read()[:20000] for p in paths] + [own] * 8
+    os.makedirs(folder, exist_ok=True)
+    for family in FAMILIES:
+        with open(os.path.join(folder, family.__name__ + ".json"), "w") as f:
+            json.dump(family(texts, size), f, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,10 +14,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-bool is_white_space(const std::string& text) {
-  const char *at = text.data(), *const end = at + text.size();
-  while (at < end && bpe::class_table()[bpe::next_code_point(at)] == bpe::CharClass::space) {}
-  return at == end && !text.empty();
+bool is_white_space(std::string_view text) {
+  for (const char *at = text.data(), *const end = at + text.size(); at != end;)
+    if (bpe::class_table()[bpe::next_code_point(at)] != bpe::CharClass::space) return false;
+  return !text.empty();
 }
 
 class AddedTokenReader {
