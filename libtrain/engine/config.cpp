@@ -75,7 +75,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   base::FieldVisitor v;
   v("model", c.model, run, base::text("preset, or a TOML file ($help-model)"));
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
-  v("lanes", c.lanes, run, "reduction lanes (slices of sums); 0: model's", plan::ranges::lanes);
+  v("lanes", c.lanes, run, "reduction lanes of sums; 0: the model's own", plan::ranges::lanes);
   v("adapter", c.adapter, run, "lora:16 trains adapters beside frozen weights", base::MaybeEmpty{});
   v("adapter-on", c.adapter_on, run, "layers with adapters: q,k,v,o,gate,up,down [q,v]", base::MaybeEmpty{});
   v("adapter-alpha", c.adapter_alpha, run, "their outputs times X / rank; 0: the model's, else 1", {0, 1e6});
