@@ -173,11 +173,12 @@ TEST(ForeignWords, NoSettingOfARunIsAKeyOfAModel) {
   for (const auto& f : plan::fields_of(model)) keys.push_back(f.name);
   const auto of_plans = plan::fields_of(layout);
   for (const auto& f : engine::fields_of(c)) {
-    if (f.name == "lanes" || f.name == "model") continue;  // a key of the model, and the model itself
+    if (f.name == "lanes" || f.name == "adapter-on" || f.name == "adapter-alpha") continue;  // keys of a model, too
+    if (f.name == "model") continue;
     for (const auto& name : f.names()) {
       const auto said = foreign_word_hint(name, keys, Spelling::keys);
       EXPECT_NE(said.find("--" + name + " is a setting of train"), std::string::npos) << name << ": " << said;
-      const bool is_of_plans = f.name == "data" || f.name == "device" ||
+      const bool is_of_plans = f.name == "data" || f.name == "device" || f.name == "adapter" ||
                                std::any_of(of_plans.begin(), of_plans.end(), [&](auto& g) { return g.name == f.name; });
       EXPECT_EQ(said.find("train and partition-model") != std::string::npos, is_of_plans) << name << ": " << said;
     }
