@@ -36,7 +36,7 @@ std::string add_message(const ChatTemplate& chat, std::string_view role, const s
 std::string find_messages(const ChatTemplate& chat, const simdjson::dom::object& object,
                           std::vector<ChatMessage>& messages) {
   const auto list = last_of(object, "messages");
-  if (!list) {
+  if (!list || list->is_null()) {
     const auto prompt = last_of(object, "prompt"), response = last_of(object, "response");
     if (!prompt && !response) return "no key 'messages', nor 'prompt' and 'response'";
     auto reason = add_message(chat, "user", prompt, "prompt", messages);
@@ -64,10 +64,12 @@ std::string find_fields(const std::vector<std::string>& keys, const simdjson::do
     const auto value = last_of(object, keys[i]);
     std::string_view text;
     std::int64_t number = 0;
+    std::uint64_t large = 0;
     bool truth = false;
     if (!value || value->is_null()) continue;
     if (!value->get(text)) values[i] = text;
     else if (!value->get(number)) values[i] = fmt::format("{}", number);
+    else if (!value->get(large)) values[i] = fmt::format("{}", large);
     else if (!value->get(truth)) values[i] = truth ? "true" : "false";
     else return fmt::format("key '{}' is no text, whole number or truth value", keys[i]);
     if (values[i].size() > longest_field)

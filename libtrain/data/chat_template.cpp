@@ -90,4 +90,11 @@ std::string text_of(const ChatTemplate& chat) {
   return out.str();
 }
 
+std::string key_of_conversation(std::span<const ChatMessage> messages) {
+  std::string key;
+  for (const auto& m : messages)
+    key += fmt::format("{}:{}:{}{}", m.role->name.size(), m.content.size(), m.role->name, m.content);
+  return key;
+}
+
 }  // namespace trainyard::data

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,9 @@ struct ChatMessage {
   const ChatRole* role = nullptr;
   std::string_view content;
 };
+
+// What equal conversations have in common, and no others.
+std::string key_of_conversation(std::span<const ChatMessage> messages);
 
 // A range of the tokens of a document, a shard or a stretch.
 struct AnswerSpan {

@@ -236,7 +236,9 @@ class DocumentSplitter::Work {
     parser_seen_ = std::max(parser_seen_, text.size());
     simdjson::dom::element root;
     if (parser_.parse(text.data(), text.size(), false).get(root))
-      return rules_->chat || !rules_->fields.empty() ? refuse(line, "not JSON") : json_line_of_others(text, line);
+      return rules_->chat || !rules_->fields.empty()
+                 ? refuse(line, "not JSON, or it has a number beyond 64 bits or NaN")
+                 : json_line_of_others(text, line);
     simdjson::dom::object object;
     if (root.get(object)) return refuse(line, "not a JSON object");
     if (const auto reason = find_fields(rules_->fields, object, fields_); !reason.empty()) return refuse(line, reason);

@@ -63,8 +63,11 @@ void EncodedChat::encode(std::span<const ChatMessage> messages, std::vector<std:
     if (goes_on) answers.back().end = end;
     else answers.push_back({from, end});
   }
+  const auto end = std::ssize(tokens) - first;
   tokens.push_back(tokenizer_.end_of_document());
-  if (!messages.empty() && messages.back().role->answer && std::ssize(answers) > first_answer) ++answers.back().end;
+  if (messages.empty() || !messages.back().role->answer) return;
+  if (std::ssize(answers) > first_answer && answers.back().end == end) ++answers.back().end;
+  else answers.push_back({end, end + 1});  // an answer without tokens ends all the same
 }
 
 }  // namespace trainyard::data

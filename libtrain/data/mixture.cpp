@@ -57,6 +57,7 @@ NamedSet set_of(const std::string& text, const std::string& spelled) {
     throw base::UsageError(fmt::format("{} {}: {}", spelled, base::one_line(text), why),
                            "a set is PATH, PATH:WEIGHT or PATH:WEIGHT:EPOCHS, such as wiki:0.7:2");
   };
+  if (last && last->empty()) refuse("a number is missing behind the last colon");
   if (set.folder.ends_with(']') && !std::filesystem::is_directory(set.folder, error)) take_field(set);
   if (set.folder.empty()) refuse("a set has no path");
   if (!weight.empty()) {

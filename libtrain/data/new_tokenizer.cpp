@@ -53,13 +53,6 @@ void for_each_text(const ChatTemplate& chat, std::span<const ChatMessage> messag
   }
 }
 
-// What equal conversations have in common.
-std::string key_of_conversation(std::span<const ChatMessage> messages) {
-  std::string key;
-  for (const auto& m : messages) key.append(m.role->name).append(1, '\n').append(m.content).append(1, '\n');
-  return key;
-}
-
 class WordGatherer {
  public:
   WordGatherer(const DocumentSource& source, TokenizerKind kind, bool deduplicate, const TextSample& sample)
@@ -192,7 +185,7 @@ void require_sample(const NewTokenizer& made, const TrainingText& text) {
     throw base::InputError("the input holds no document to train a tokenizer on", "is it empty, or refused?");
   if (made.sample_bytes == 0)
     throw base::InputError(
-        base::text("$tokenizer-sample {} is smaller than every passage of the text", base::size_text(text.sample)),
+        base::text("no passages of the text fit into $tokenizer-sample {}", base::size_text(text.sample)),
         base::text("a larger $tokenizer-sample: passages have up to 64 KiB"));
 }
 

@@ -90,6 +90,8 @@ namespace {
 // The keys of the first line of a file of JSON lines that hold text: "content, title". Empty if it cannot be said.
 std::string text_keys_of(const std::string& path) {
   constexpr std::size_t longest = 1 << 20;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(base::path_of_text(path), error)) return {};  // a pipe would wait for a writer
   std::ifstream file(base::path_of_text(path), std::ios::binary);
   std::string line(longest, '\0');
   file.read(line.data(), static_cast<std::streamsize>(longest));

@@ -9,6 +9,7 @@
 #include "libtrain/data/document_splitter.h"
 #include "libtrain/data/json_tokenizer/vocabulary.h"
 #include "libtrain/data/new_tokenizer.h"
+#include "libtrain/data/pieces/model.h"
 
 #include <algorithm>
 #include <array>
@@ -45,6 +46,8 @@ void require_special(const TokenizerPlan& plan, const std::string& token) {
   if (const auto bytes = bpe::bytes_of(token); !plan.by_sentencepiece() && bytes && *bytes != token)
     refuse_special(token, "is written like bytes in the byte-level alphabet, in which letters with marks are bytes");
   if (has_special(plan, token)) refuse_special(token, "is there already");
+  if (plan.by_sentencepiece() && pieces::byte_of_token(token) >= 0)
+    refuse_special(token, "is a byte in the vocabulary of SentencePiece");
 }
 
 }  // namespace

@@ -61,11 +61,8 @@ class DocumentEncoder {
       chat_->encode(messages, tokens, made.answers);
       if (narrow) made.narrow.insert(made.narrow.end(), tokens.begin(), tokens.end());
       else made.wide.insert(made.wide.end(), tokens.begin(), tokens.end());
-      std::string text;
-      for (const auto& message : messages) {
-        made.text_bytes += std::ssize(message.content);
-        text.append(message.role->name).append(1, '\n').append(message.content).append(1, '\n');
-      }
+      const auto text = key_of_conversation(messages);
+      for (const auto& message : messages) made.text_bytes += std::ssize(message.content);
       made.documents.push_back({split_of_document(text, options_.validation), std::ssize(tokens),
                                 std::ssize(made.answers) - answers, options_.hashes ? hash_of_text(text) : TextHash()});
     };

@@ -96,6 +96,29 @@ TEST(Chats, MessagesBecomeDocumentsWithAnswers) {
   EXPECT_EQ(chats.make(many, "plain", 3, 70).documents, all);
 }
 
+// An answer without tokens is the end of the document alone, and nothing of what stands before it.
+TEST(Chats, AnEmptyAnswerEndsTheDocument) {
+  Chats chats;
+  const auto bare = chats.scratch.path + "/bare.toml";
+  spit(bare, "tokens = []\n[roles.user]\nprefix = \"U \"\n[roles.assistant]\nprefix = \"\"\nanswer = true\n");
+  const auto made =
+      chats.make(R"({"messages": [{"role": "assistant", "content": "xyz"}, {"role": "user", "content": "q"}, )"
+                 R"({"role": "assistant", "content": ""}]})",
+                 bare);
+  EXPECT_EQ(made.documents, (std::vector<std::string>{"[xyz]U q[$]"}));
+}
+
+TEST(Chats, OnlyEqualConversationsHaveOneKey) {
+  const auto plain = data::chat_template("plain");
+  const auto role = [&](const char* name) {
+    return &*std::find_if(plain.roles.begin(), plain.roles.end(), [&](const auto& r) { return r.name == name; });
+  };
+  const std::vector<data::ChatMessage> one{{role("user"), "a\nassistant\nb"}},
+      two{{role("user"), "a"}, {role("assistant"), "b"}};
+  EXPECT_NE(data::key_of_conversation(one), data::key_of_conversation(two));
+  EXPECT_EQ(data::key_of_conversation(two), data::key_of_conversation(two));
+}
+
 // A document that is longer than a shard is split, and so are its answers.
 TEST(Chats, LongAnswersGoOnInTheNextShard) {
   Chats chats;
@@ -135,7 +158,7 @@ TEST(Chats, WhatIsNoConversationIsRefusedLineByLine) {
   EXPECT_EQ(reason(R"({"messages": [{"role": "tool", "content": "x"}]})"), "the template has no role \"tool\"");
   EXPECT_EQ(reason(R"({"messages": [{"role": "user", "content": ["x"]}]})"), "key 'content' is not text");
   EXPECT_EQ(reason(R"({"messages": [{"role": "user"}]})"), "no key 'content'");
-  EXPECT_EQ(reason("not JSON"), "not JSON");
+  EXPECT_EQ(reason("not JSON"), "not JSON, or it has a number beyond 64 bits or NaN");
 }
 
 // A tokenizer whose tokens are characters, with three words that are tokens, as a model's file has them.

@@ -42,6 +42,7 @@ class QuestionLine {
     if (!value.is_string()) refuse(where_, fmt::format("'{}' is no text", key));
     return value.get<std::string>();
   }
+  std::int32_t unknown_token() const { return tokenizer_.unknown(); }
   Ids encoded(const std::string& text) const {
     Ids ids;
     tokenizer_.encode(text, ids);
@@ -107,7 +108,7 @@ void take_endings(QuestionLine& line, Question& q, const Ids& before, std::int64
     return;
   }
   auto prompt = context != nullptr ? line.text(*context, "context") : std::string();
-  const auto end = prompt.find_last_not_of(' ') + 1;
+  const auto end = prompt.find_last_not_of(" \t\n\r\f\v") + 1;
   const auto spaces = prompt.substr(end);
   prompt.resize(end);
   const auto of_context = line.encoded(prompt);
@@ -136,6 +137,9 @@ void take_text(QuestionLine& line, Question& q, const Ids& before, std::int64_t 
   auto tokens = before;
   tokens.insert(tokens.end(), ids.begin(), ids.end());
   auto first = std::max<std::size_t>(1, before.size());  // of the next part's scored tokens
+  // Bits per byte need the likelihood of every byte.
+  const auto unknown = line.unknown_token();
+  if (before.empty() || (unknown >= 0 && std::ranges::find(ids, unknown) != ids.end())) q.bytes = 0;
   if (first >= tokens.size()) refuse(line.where(), "the text has no token with another one before it");
   while (first < tokens.size()) {
     const auto end = std::min(tokens.size(), first + base::size(room) - (q.parts.empty() ? first - 1 : 0));
@@ -160,7 +164,9 @@ Question question_of(const std::string& text, const std::string& where, const da
     if (line.find("text") != nullptr && line.find("ids") != nullptr) refuse(where, "has both 'text' and 'ids'");
     take_text(line, q, known_before, room);
   } else {
-    const bool has_context = line.find("context") != nullptr || line.find("context_ids") != nullptr;
+    const auto stands = [&](const char* key) { return line.find(key) != nullptr && !line.find(key)->empty(); };
+    const auto* text = line.find("context");
+    const bool has_context = (text != nullptr && *text != "") || stands("context_ids");
     take_endings(line, q, has_context ? before.tokens : known_before, room);
     if (const auto* answer = line.find("answer"); answer != nullptr) {
       if (!answer->is_number_unsigned() || answer->get<std::uint64_t>() >= q.parts.size())

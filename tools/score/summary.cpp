@@ -31,6 +31,7 @@ void Summary::add_choice(const std::string& group, bool correct, std::optional<b
 void Summary::add_text(const std::string& group, double log_likelihood, std::int64_t tokens, std::int64_t bytes) {
   auto& g = groups_[group];
   ++g.texts, g.tokens += tokens, g.bytes += bytes, g.log_likelihood += log_likelihood;
+  if (bytes == 0) g.all_have_bytes = false;
 }
 
 nlohmann::ordered_json Summary::json() const {
@@ -49,7 +50,8 @@ nlohmann::ordered_json Summary::json() const {
       one["tokens"] = g.tokens;
       one["log_likelihood"] = g.log_likelihood;
       one["perplexity"] = std::exp(-g.log_likelihood / static_cast<double>(g.tokens));
-      if (g.bytes > 0) one["bits_per_byte"] = -g.log_likelihood / std::numbers::ln2 / static_cast<double>(g.bytes);
+      if (g.bytes > 0 && g.all_have_bytes)
+        one["bits_per_byte"] = -g.log_likelihood / std::numbers::ln2 / static_cast<double>(g.bytes);
     }
     out.push_back(std::move(one));
   }
@@ -71,7 +73,7 @@ std::string Summary::text() const {
     if (g.texts > 0) {
       out += fmt::format("{}{}, {}, perplexity {:.4f}", heading, base::counted(g.texts, "text"),
                          base::counted(g.tokens, "token"), std::exp(-g.log_likelihood / static_cast<double>(g.tokens)));
-      if (g.bytes > 0)
+      if (g.bytes > 0 && g.all_have_bytes)
         out +=
             fmt::format(", {:.4f} bits per byte", -g.log_likelihood / std::numbers::ln2 / static_cast<double>(g.bytes));
       out += "\n";

@@ -15,6 +15,7 @@ class Summary {
  public:
   // A question with an answer: whether the likeliest ending is right, and the one that is likeliest by character.
   void add_choice(const std::string& group, bool correct, std::optional<bool> correct_by_character);
+  // bytes: of the text, if every byte is in a scored token; else 0.
   void add_text(const std::string& group, double log_likelihood, std::int64_t tokens, std::int64_t bytes);
   nlohmann::ordered_json json() const;
   std::string text() const;  // a table
@@ -23,7 +24,8 @@ class Summary {
   struct Group {
     std::int64_t questions = 0, correct = 0, normalised = 0, correct_normalised = 0;
     std::int64_t texts = 0, tokens = 0, bytes = 0;
-    double log_likelihood = 0;  // of texts
+    double log_likelihood = 0;   // of texts
+    bool all_have_bytes = true;  // the bytes of all scored tokens are known
   };
   std::map<std::string, Group> groups_;
 };

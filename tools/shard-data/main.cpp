@@ -271,11 +271,11 @@ base::ExitCode run(const Settings& s, const CLI::App& app) {
                                      {s.include, data::written_paths(options)}};
   source_options.fields = options.fields = s.fields;
   for (const auto& field : s.fields)
-    if (field.empty() || field.find_first_of("=[],:") != std::string::npos ||
+    if (field.empty() || !data::is_utf8(field) || field.find_first_of("=[],:") != std::string::npos ||
         std::count(s.fields.begin(), s.fields.end(), field) > 1)
-      throw base::UsageError(
-          fmt::format("--keep-field {} is empty, given twice, or has one of =[],: in it", base::excerpt(field)),
-          "name a key of the JSON lines once");
+      throw base::UsageError(fmt::format("--keep-field {} is empty, no UTF-8, given twice, or has one of =[],: in it",
+                                         base::excerpt(field)),
+                             "name a key of the JSON lines once");
   if (!s.fields.empty() && s.sequence > 0)
     throw base::UsageError(
         "--keep-field chooses documents, and --pack mixes them in sequences: they do not go together",

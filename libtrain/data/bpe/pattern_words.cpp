@@ -73,7 +73,9 @@ class Translation {
     const auto name = rest().substr(3, close - 3);
     if (!std::all_of(name.begin(), name.end(), [](char c) { return is_ascii_letter(c) || c == '_'; }))
       refuse(base::excerpt(rest().substr(0, close + 1)));
-    out_ += fmt::format("{}{{{}{}}}", rest().substr(0, 2), name.size() > 2 ? "sc:" : "", name);
+    if (folding() && in_set_) refuse("\\p in a set in (?i:...)");  // one library folds it, the other does not
+    const bool is_script = name.size() > 2 || name == "Yi";
+    out_ += fmt::format("{}{{{}{}}}", rest().substr(0, 2), is_script ? "sc:" : "", name);
     at_ += close + 1;
   }
 
@@ -82,6 +84,8 @@ class Translation {
     if (number.size() != digits || number.empty() || number.size() > 6 ||
         number.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
       refuse("a number of a character that is none");
+    if (folding() && std::stoul(std::string(number), nullptr, 16) >= 0x80)
+      refuse("characters outside ASCII in (?i:...)");
     out_ += fmt::format("\\x{{{}}}", number);
     at_ += skip + digits + (skip == 3 ? 1 : 0);
   }
@@ -139,9 +143,11 @@ class Translation {
   // libraries differ in this.
   void folded_letter(char c) const {
     if ((static_cast<unsigned char>(c) & 0x80) != 0) refuse("characters outside ASCII in (?i:...)");
-    if (at_ == 0) return;
+    auto before = at_;  // the letter before, whatever groups lie between
+    while (before > 0 && std::string_view("()?:").find(text_[before - 1]) != std::string_view::npos) --before;
+    if (before == 0) return;
     const auto lower = [](char x) { return x >= 'A' && x <= 'Z' ? static_cast<char>(x + 32) : x; };
-    const std::string pair{lower(text_[at_ - 1]), lower(c)};
+    const std::string pair{lower(text_[before - 1]), lower(c)};
     for (const char* two : {"ss", "st", "ff", "fi", "fl"})
       if (pair == two) refuse(fmt::format("'{}' in (?i:...)", pair));
   }

@@ -32,13 +32,17 @@ class TokenTree {
 
   // Calls text(part) and token(id) in the order of the text. Parts are not empty.
   template <class Text, class Token> void cut(std::string_view all, const Text& text, const Token& token) const {
-    std::size_t done = 0, at = 0;
+    std::size_t done = 0, at = 0, space_end = 0;
     for (Found found; (found = find(all, at)).token != nullptr;) {
       auto begin = found.begin, end = found.begin + found.token->text.size();
       at = end;
       if (found.token->single_word && is_inside_word(all, begin, end)) continue;
-      if (found.token->left_strip) begin = std::max(done, before_space(all, begin));
-      if (found.token->right_strip) end = behind_space(all, end);
+      if (found.token->left_strip) begin = done + before_space(all.substr(done), begin - std::min(begin, done));
+      if (found.token->right_strip) {
+        if (space_end < end) space_end = behind_space(all, end);  // white space is looked at once
+        end = space_end;
+      }
+      if (begin >= end || end <= done) continue;  // an earlier token has taken it
       if (done < begin) text(all.substr(done, begin - done));
       token(found.token->id);
       done = end;

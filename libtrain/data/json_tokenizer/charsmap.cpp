@@ -68,6 +68,7 @@ Charsmap::Charsmap(std::string_view base64, const std::string& where) {
     const char one = static_cast<char>(c);
     base::at(plain_, c) = !find({&one, 1});
   }
+  if (find("\r\n")) base::at(plain_, '\r') = false;  // a grapheme of two plain characters
 }
 
 std::optional<std::string_view> Charsmap::find(std::string_view part) const {

@@ -138,6 +138,9 @@ class PreTokenizerReader {
                                  ": Metaspace with prepend_scheme first, behind another pretokenizer that writes "
                                  "text, or with a normalizer, is not supported",
                              "put Metaspace first, or use always or never");
+    if (out_.writes_alphabet && std::get<MetaspaceCutter>(cutter).prepend != MetaspaceCutter::Prepend::never)
+      throw base::InputError(where_ + ": Metaspace behind ByteLevel writes characters that stand for no byte",
+                             "one of them is enough");
     push(std::move(cutter));
   }
 
