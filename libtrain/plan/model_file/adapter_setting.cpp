@@ -19,7 +19,7 @@ std::int64_t adapter_rank_of_text(const std::string& text) {
   ModelConfig m;
   auto fields = fields_of(m);
   const auto wrong = [&](const std::string& why) {
-    return base::UsageError(base::text("$adapter is '{}'{}", base::excerpt(text), why),
+    return base::UsageError(base::text("$adapter {}{}", base::excerpt(text), why),
                             base::text("$adapter lora:16 gives adapters of rank 16; a rank is a multiple of 8"));
   };
   if (!text.starts_with(form)) throw wrong(", expected lora:RANK");
