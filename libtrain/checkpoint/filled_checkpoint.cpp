@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/hugging_face.h"
 #include "libtrain/checkpoint/parts.h"
 
@@ -95,7 +96,7 @@ void FilledCheckpoint::put(const Part& part, const ParameterEntry& p, const Stor
     h.narrow.resize(h.values.size() * base::size(size));
     if (const auto lost = from_f32_counting(dtype, h.values.data(), std::ssize(h.values), h.narrow.data()); lost > 0)
       throw base::InputError(fmt::format("{} values of {} are too large for {}", lost, p.name, base::name_of(dtype)),
-                             "--dtype f32 or bf16 holds them");
+                             base::text("$dtype f32 or bf16 holds them"));
     data = h.narrow.data();
   }
   auto& made = h.made[path_of(part.kind, p.name)];

@@ -37,7 +37,7 @@ rm -r told-out
 jq -n '{add_bos_token: true}' >told/tokenizer_config.json
 jq -n '{model: {type: "WordPiece"}, post_processor: {type: "Sequence", processors: [{type: "ByteLevel"}, {type: "TemplateProcessing", single: [{Sequence: {id: "A"}}]}]}}' >told/tokenizer.json
 expect 0 convert-checkpoint told told-in --from safetensors --force
-said 'the checkpoint does not name its tokenizer: .*WordPiece'
+said 'the checkpoint does not name its tokenizer: .*model: key .vocab. is missing'
 jq -e '.provenance.document_tokens == {end: 7, begin: 5} and (.provenance | has("tokenizer") | not)' told-in/manifest.json >/dev/null || fail "provenance: $(jq -c .provenance told-in/manifest.json)"
 rm told/tokenizer_config.json
 jq '.post_processor.processors[1].single |= [{SpecialToken: {id: "<s>"}}] + .' told/tokenizer.json >t && mv t told/tokenizer.json

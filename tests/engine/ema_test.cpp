@@ -15,8 +15,8 @@
 namespace trainyard {
 namespace ema_test {
 
+using testing::error_text_of;
 using testing::ParallelLayout;
-using testing::refusal_of;
 using testing::SmallRun;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -150,21 +150,21 @@ TEST(MovingAverage, BeginsWithARun) {
   c.stop_after = 0;
   auto without = c, other = c;
   without.ema = 0;
-  EXPECT_TRUE(has(refusal_of([&] { runs.run(without, {}); }),
+  EXPECT_TRUE(has(error_text_of([&] { runs.run(without, {}); }),
                   "holds the states m, v, ema, and this run has m, v: a moving average begins with a run | give --ema "
                   "as before"));
   other.ema = 0.5;
-  const auto said = refusal_of([&] { runs.run(other, {}); });
+  const auto said = error_text_of([&] { runs.run(other, {}); });
   EXPECT_TRUE(has(said, "--ema: the checkpoint has 0.75, this run 0.5")) << said;
   EXPECT_FALSE(has(said, "--change")) << said;
   other.change = "ema";
-  EXPECT_TRUE(has(refusal_of([&] { runs.run(other, {}); }), "--change ema: no run goes on with another average"));
+  EXPECT_TRUE(has(error_text_of([&] { runs.run(other, {}); }), "--change ema: no run goes on with another average"));
   auto bare = config(runs, "bare");
   bare.ema = 0, bare.stop_after = 3;
   const auto plain = runs.run(bare, {});
   bare.ema = 0.75, bare.stop_after = 0;
-  EXPECT_TRUE(has(refusal_of([&] { runs.run(bare, {}); }), "holds the states m, v, and this run has m, v, ema"));
-  EXPECT_TRUE(has(refusal_of([&] {
+  EXPECT_TRUE(has(error_text_of([&] { runs.run(bare, {}); }), "holds the states m, v, and this run has m, v, ema"));
+  EXPECT_TRUE(has(error_text_of([&] {
                     checkpoint::moving_average(checkpoint::Reader(plain.checkpoint), (runs.folder() / "no").string(),
                                                {}, {});
                   }),
@@ -172,10 +172,10 @@ TEST(MovingAverage, BeginsWithARun) {
   EXPECT_FALSE(testing::fs::exists(runs.folder() / "no"));
   auto narrow = config(runs, "narrow");
   narrow.moment_dtype = base::DType::bf16;
-  EXPECT_TRUE(has(refusal_of([&] { runs.run(narrow, {}); }), "--ema 0.75 with --moment-dtype bf16"));
+  EXPECT_TRUE(has(error_text_of([&] { runs.run(narrow, {}); }), "--ema 0.75 with --moment-dtype bf16"));
   auto remainder = config(runs, "remainder");
   remainder.master = plan::MasterFormat::remainder;
-  EXPECT_TRUE(has(refusal_of([&] { runs.run(remainder, {1, 0, 1, "bf16"}); }), "--ema 0.75 averages f32 masters"));
+  EXPECT_TRUE(has(error_text_of([&] { runs.run(remainder, {1, 0, 1, "bf16"}); }), "--ema 0.75 averages f32 masters"));
   EXPECT_EQ(runs.run(c, {}).step, 6);
 }
 

@@ -16,8 +16,8 @@ namespace parameter_groups_test {
 
 using engine::parameter_groups;
 using engine::ParameterGroup;
+using testing::error_text_of;
 using testing::ParallelLayout;
-using testing::refusal_of;
 using testing::SmallRun;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -40,8 +40,8 @@ TEST(ParameterGroups, AreReadFromText) {
                                    {"head.*:frozen:weight-decay=1", "neither a learning rate nor weight decay"},
                                    {"head.*:frozen,,a:frozen", "begins with a pattern"},
                                    {"[!\xff]*:frozen", "names of parameters are letters"}})
-    EXPECT_TRUE(has(refusal_of([&] { parameter_groups(text); }), said))
-        << text << ": " << refusal_of([&] { parameter_groups(text); });
+    EXPECT_TRUE(has(error_text_of([&] { parameter_groups(text); }), said))
+        << text << ": " << error_text_of([&] { parameter_groups(text); });
 }
 
 TEST(ParameterGroups, AreTablesOfAFile) {
@@ -59,7 +59,7 @@ TEST(ParameterGroups, AreTablesOfAFile) {
                                    {"[[group]]\nmatch = \"a,b\"\nfrozen = true\n", "neither commas nor colons"},
                                    {"[[group]]\nmatch = \"head.*\"\nspeed = 3\n", "'speed=3' is not known"},
                                    {"[[group]]\nmatch = [1]\n", "key 'group.match' is neither text nor number"}})
-    EXPECT_TRUE(has(refusal_of([&, t = text] { of(t); }), said)) << refusal_of([&, t = text] { of(t); });
+    EXPECT_TRUE(has(error_text_of([&, t = text] { of(t); }), said)) << error_text_of([&, t = text] { of(t); });
 }
 
 TEST(ParameterGroups, MatchNamesOfParameters) {
@@ -73,7 +73,7 @@ TEST(ParameterGroups, MatchNamesOfParameters) {
             fmt::format("layers.*.attention.q.weight: frozen; {} parameters, {} elements", model.layers,
                         base::count_text(model.layers * model.hidden * model.hidden)));
   const auto said = [&](const std::string& text) {
-    return refusal_of([&] { engine::require_matches({parameter_groups(text), 1}, model); });
+    return error_text_of([&] { engine::require_matches({parameter_groups(text), 1}, model); });
   };
   EXPECT_TRUE(has(said("layers.7.*:frozen"), "--group layers.7.* matches no parameter that is trained"))
       << said("x:frozen");
@@ -193,11 +193,11 @@ TEST_F(GroupedRuns, HaveTheSameBitsOnEveryLayoutAndAfterAStop) {
   runs_.run(c, {});
   auto other = c;
   other.stop_after = 0, other.groups = "layers.*:learning-rate-scale=0.5";
-  EXPECT_TRUE(has(refusal_of([&] { runs_.run(other, {}); }),
+  EXPECT_TRUE(has(error_text_of([&] { runs_.run(other, {}); }),
                   "--group: the checkpoint has layers.*:learning-rate-scale=0.3, this run "
                   "layers.*:learning-rate-scale=0.5"));
   other.groups.clear(), other.layer_decay = 0.5, other.change = "group";
-  EXPECT_TRUE(has(refusal_of([&] { runs_.run(other, {}); }), "--layer-decay: the checkpoint has 1.0, this run 0.5"));
+  EXPECT_TRUE(has(error_text_of([&] { runs_.run(other, {}); }), "--layer-decay: the checkpoint has 1.0, this run 0.5"));
   other.change = "group,layer-decay";
   EXPECT_EQ(runs_.run(other, {}).step, 6);
 }

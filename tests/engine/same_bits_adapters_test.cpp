@@ -108,14 +108,14 @@ TEST(SameBitsAdapters, NothingIsLeftOutOrMadeUpAtAStart) {
                               "\"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbiases = "
                               "\"off\"\ntied = \"off\"\n");
     deeper.init_from = weights;
-    const auto said = testing::refusal_of([&] { runs.run(deeper, {}); });
+    const auto said = testing::error_text_of([&] { runs.run(deeper, {}); });
     EXPECT_NE(said.find("layers.04"), std::string::npos) << said;
   }
   auto adapted = config_of(runs, true, "adapted-whole");
   adapted.init_from = weights;
   auto fewer = config_of(runs, true, "fewer");
   fewer.init_from = runs.run(adapted, {}).checkpoint, fewer.adapter_on = "q";
-  const auto said = testing::refusal_of([&] { runs.run(fewer, {}); });
+  const auto said = testing::error_text_of([&] { runs.run(fewer, {}); });
   EXPECT_NE(said.find("has an adapter layers.00.adapter.attention.k.adapter_a, and this run's model has none"),
             std::string::npos)
       << said;

@@ -42,7 +42,7 @@ struct ParallelLayout {
 };
 
 // What an error of `work` says, and its hint.
-inline std::string refusal_of(const std::function<void()>& work) {
+inline std::string error_text_of(const std::function<void()>& work) {
   try {
     work();
   } catch (const base::Error& e) {

@@ -1,5 +1,6 @@
 // Compares the moving average with double precision over many steps, and replays the written sequence bit by bit.
 #include "kernels/update/update.h"
+#include "tests/kernels/operand_types.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
@@ -65,6 +66,13 @@ TEST(Average, StaysInAStepThatIsNotFinite) {
   numbers.finite = 1;
   kernels::update(*bench, {.rule = rule, .gradient = w.view(), .parameter = p.view()});
   EXPECT_NE(p(0, 0), before(0, 0));
+}
+
+TEST(Average, RefusesOtherTypes) {
+  const auto f = DType::f32;
+  expect_types("update", {{"parameter", {4}, f}, {"gradient", {4}, f}}, [](auto& e, const auto& v) {
+    kernels::update(e, {.rule = kernels::Average{}, .gradient = v[1], .parameter = v[0]});
+  });
 }
 
 }  // namespace average_test

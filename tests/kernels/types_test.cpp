@@ -152,13 +152,6 @@ TEST(OperandTypes, Sgd) {
                });
 }
 
-TEST(OperandTypes, Average) {
-  const auto f = DType::f32;
-  expect_types("update", {{"parameter", {4}, f}, {"gradient", {4}, f}}, [](auto& e, const auto& v) {
-    kernels::update(e, {.rule = kernels::Average{}, .gradient = v[1], .parameter = v[0]});
-  });
-}
-
 TEST(OperandTypes, Muon) {
   const auto f = DType::f32;
   expect_types("muon_direction", {{"gradient", {4}, f}, {"m", {4}, f, {DType::bf16, DType::f16}}},

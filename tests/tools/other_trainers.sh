@@ -75,7 +75,7 @@ absent new
 refused 2 '--checkpoint is required' generate run; said 'try: generate --checkpoint run (generate --help)$'
 refused 2 '--checkpoint is required' generate --tokens 3 'my run'; said "try: generate --checkpoint 'my run' \.\.\. "
 refused 2 '--checkpoint is required' generate; said 'try: generate --checkpoint DIR '
-refused 2 '--input is required' shard-data text; said 'try: shard-data --input text --output DIR '
+refused 2 '--input is required' shard-data text; said 'try: shard-data --input text (shard-data --help)$'
 refused 2 '--input is required' shard-data text more --output set; said 'try: shard-data --input text more \.\.\. '
 refused 2 'DST is required' convert-checkpoint hf; said 'try: convert-checkpoint hf DST '
 refused 2 "'run' was not expected" train run; said 'each value stands behind its flag'

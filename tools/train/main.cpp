@@ -44,7 +44,8 @@ constexpr const char* examples =
     "--tensor-parallel 2 --sequence-parallel\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run4 --steps 20 --global-batch 8 --pipeline-parallel 2 "
     "--trace trace.json\n"
-    "  mpirun -n 2 train --model moe-nano --data data --output run5 --steps 20 --global-batch 8 --expert-parallel 2\n";
+    "  mpirun -n 2 train --model moe-nano --data data --output run5 --steps 20 --global-batch 8 --expert-parallel 2\n"
+    "  train --init-from run --data data --output adapted --adapter lora:8 --adapter-on o,up,down --steps 10\n";
 
 struct Switches {
   std::string config;

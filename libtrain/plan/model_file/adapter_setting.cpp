@@ -7,6 +7,8 @@
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/spec/conditions.h"
 
+#include <algorithm>
+
 namespace trainyard::plan {
 
 namespace {
@@ -48,10 +50,9 @@ void take_adapter(const AdapterSettings& s, ModelConfig& m) {
   } catch (const base::UsageError& e) {
     throw base::UsageError(e.what(), e.hint().empty() ? base::text("name layers: $adapter-on q,k,v,o") : e.hint());
   }
-  std::vector<std::string> in_order;  // the order says nothing
-  for (const auto& target : adapter_targets)
-    if (m.adapter.is_on(target.name)) in_order.emplace_back(target.name);
-  m.adapter.on = std::move(in_order);
+  std::ranges::stable_sort(m.adapter.on, {}, [](const std::string& name) {  // the order says nothing
+    return std::ranges::find(adapter_targets, name, &AdapterTarget::name) - std::begin(adapter_targets);
+  });
 }
 
 }  // namespace trainyard::plan
