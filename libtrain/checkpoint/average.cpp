@@ -116,12 +116,7 @@ ReshardResult write_mean(const std::vector<const Reader*>& sources, const Destin
   }
   state.writer = purpose_of(work_of.name, sources, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks, folder);
-  ReshardResult result{ranks.topology.world(), target.kept(), 0, target.bytes_to_write(), {}};
-  FilledCheckpoint work(sources, target, options, work_of.compute);
-  const auto made = work.run();
-  result.bytes_read = work.bytes_read();
-  result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
-  return result;
+  return fill_and_publish(sources, target, options, work_of.compute);
 } catch (const std::filesystem::filesystem_error& e) {
   throw base::EnvironmentError(e.what());
 }

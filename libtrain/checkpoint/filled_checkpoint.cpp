@@ -107,4 +107,14 @@ void FilledCheckpoint::put(const Part& part, const ParameterEntry& p, const Stor
   target_.rank(part.rank).write(part.kind, from, to - from, data, h.writing);
 }
 
+ReshardResult fill_and_publish(const std::vector<const Reader*>& sources, NewCheckpoint& target,
+                               const ReshardOptions& options, FilledCheckpoint::Compute compute) {
+  ReshardResult result{target.ranks(), target.kept(), 0, target.bytes_to_write(), {}};
+  FilledCheckpoint work(sources, target, options, std::move(compute));
+  const auto made = work.run();
+  result.bytes_read = work.bytes_read();
+  result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
+  return result;
+}
+
 }  // namespace trainyard::checkpoint

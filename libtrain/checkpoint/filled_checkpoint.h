@@ -58,4 +58,8 @@ class FilledCheckpoint {
   std::int64_t done_ = 0, all_ = 0, bytes_read_ = 0;
 };
 
+// Fills the checkpoint and publishes it, if what was written is what was computed.
+ReshardResult fill_and_publish(const std::vector<const Reader*>& sources, NewCheckpoint& target,
+                               const ReshardOptions& options, FilledCheckpoint::Compute compute);
+
 }  // namespace trainyard::checkpoint

@@ -84,18 +84,13 @@ ReshardResult merge_adapters(const Reader& source, const std::string& destinatio
   const std::vector<const Reader*> sources{&source};
   state.writer = purpose_of("merge", sources, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks, folder);
-  ReshardResult result{ranks.topology.world(), target.kept(), 0, target.bytes_to_write(), {}};
   const auto adapters = adapters_of_weights(model);
-  FilledCheckpoint work(sources, target, options, [&](const Kind&, const auto& slice, auto& from, auto& values) {
+  return fill_and_publish(sources, target, options, [&](const Kind&, const auto& slice, auto& from, auto& values) {
     auto& reader = from.readers.front();
     from.read(reader, Kind::master, slice, values);
     if (const auto found = adapters.find(slice.name); found != adapters.end())
       add_adapter(found->second, model.adapter.scale(), model.adapter.rank, slice, reader, values);
   });
-  const auto made = work.run();
-  result.bytes_read = work.bytes_read();
-  result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
-  return result;
 } catch (const std::filesystem::filesystem_error& e) {
   throw base::EnvironmentError(e.what());
 }

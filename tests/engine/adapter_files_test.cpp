@@ -228,6 +228,13 @@ TEST_F(Peft, Refusals) {
   refused([](auto& j) { j["r"] = 16; }, "r is 16");
   refused([](auto& j) { j["lora_alpha"] = -1; }, "lora_alpha");
   refused([](auto& j) { j = 3; }, "no JSON object");
+  const auto deep = [](auto& j) {
+    nlohmann::json inner = 1;
+    for (int i = 0; i < 200; ++i) inner = nlohmann::json::array({inner});
+    j["a_new_thing"] = inner;
+  };
+  refused(deep, "deep");
+  refused([](auto& j) { j["lora_alpha"] = 1e7; }, "adapter-alpha");  // and not that no tensor belongs to a layer
   expect_refused([&] { checkpoint::import_peft(checkpoint::Reader(adapted), folder, folder + "-on", {}); },
                  base::ExitCode::usage, "has adapters already");
   expect_refused([&] { checkpoint::export_peft(checkpoint::Reader(base), folder + "-none", {}); },
@@ -237,6 +244,20 @@ TEST_F(Peft, Refusals) {
   base::write_file(folder + "/adapter_model.safetensors", std::string(20, 'x'));
   expect_refused([&] { checkpoint::import_peft(checkpoint::Reader(base), folder, folder + "-bad", {}); }, refuse,
                  "adapter_model.safetensors");
+}
+
+// The product of an adapter may be beyond f16, where f32 and bf16 hold it.
+TEST_F(Peft, AMergeThatDoesNotFitIsRefused) {
+  auto c = config_of(runs, "large");
+  c.adapter_alpha = 1e6, c.init_from = base, c.learning_rate = 1;
+  const checkpoint::Reader large(runs.run(c, {}).checkpoint);
+  checkpoint::NewLayout layout;
+  layout.dtype = base::DType::f16;
+  expect_refused([&] { checkpoint::merge_adapters(large, folder + "-narrow", layout, {}); },
+                 base::ExitCode::input_refused, "are too large for f16");
+  EXPECT_FALSE(testing::fs::exists(folder + "-narrow"));
+  layout.dtype = base::DType::f32;
+  checkpoint::merge_adapters(large, folder + "-wide", layout, {});
 }
 
 // GPT-2 keeps q, k and v as one layer.

@@ -138,6 +138,11 @@ TEST(MixedRuns, ValidateEachSetAsAnEvaluationDoes) {
   const auto sets = evaluated(1), by_two = evaluated(2);
   ASSERT_EQ(sets.size(), 2u);  // the third has no validation split
   ASSERT_EQ(by_two.size(), 2u);
+  e.given = {"data"}, e.run.data = mixed.small + ":1," + mixed.code + ":1";  // only the second can be evaluated
+  const auto of_one = evaluated(1);
+  ASSERT_EQ(of_one.size(), 1u);
+  EXPECT_EQ(of_one[0].data, mixed.code);
+  EXPECT_EQ(of_one[0].loss, sets[1].loss);
   double sum = 0;
   for (const auto& [at, folder] : {std::pair{0u, mixed.base}, std::pair{1u, mixed.code}}) {
     e.given = {"data"}, e.run.data = folder;
