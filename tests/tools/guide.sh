@@ -5,6 +5,7 @@
 PATH=$(realpath "$1"):$PATH
 page=$(realpath "$2")
 . "$(dirname "$0")/../script.sh"
+time_limit=300   # of a block, on a machine with other work
 export TRAINYARD_DEVICE=cpu
 small_text 3000 >book.txt
 awk -v folder="$folder" '

@@ -53,7 +53,7 @@ expect 0 train --evaluate run --plan plan.json --data data
 unsaid 'was edited'
 expect 0 train --evaluate run --plan edited.json --data data
 said 'warning: edited.json was edited, or made by another version: parameters is 1, this build computes'
-expect 0 profile-comm --plan edited.json --local --disk-bytes 0 --budget 10s --output profile.json --progress never
+expect 0 profile-comm --plan edited.json --local --disk-bytes 0 --budget 10min --output profile.json --progress never
 once 'warning: edited.json was edited, or made by another version'
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline-parallel 2 --output stages.json
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline-parallel 2 --json
