@@ -11,6 +11,7 @@
 #include "libtrain/checkpoint/filled_checkpoint.h"
 #include "libtrain/checkpoint/peft_names.h"
 #include "libtrain/io/safetensors.h"
+#include "libtrain/plan/model_file/adapter_problems.h"
 #include "libtrain/plan/model_file/model_json.h"
 #include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/spec/conditions.h"
@@ -189,9 +190,9 @@ class PeftFolder {
   void find_targets(const Family& family) {
     std::vector<std::string> on;
     for (const auto& target : plan::adapter_targets) {
+      if (!plan::can_have_adapter(model_, target)) continue;
       auto one = model_;
       one.adapter.on = {std::string(target.name)};
-      if (target.name == "gate" && !plan::is_gated(one)) continue;
       if (const auto wrong = plan::problems(one); !wrong.empty())
         throw base::InputError(fmt::format("{}: {}", folder_, fmt::join(wrong, "; ")),
                                "merge the adapter with peft (merge_and_unload), and import the model");

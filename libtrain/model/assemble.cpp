@@ -54,9 +54,9 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
       throw base::UsageError(fmt::format("the branch '{}' is described, but nothing makes it", name),
                              "model::register_branch");
     BranchSpec spec{m, flat_group, place.index};
-    if (kind.has_own_flat_group()) spec.own = &place.flat_groups.at(1), spec.own_occurrence = place.occurrences.at(1);
+    if (kind.has_own_flat_group()) spec.own = &place.flat_groups.back(), spec.own_occurrence = place.occurrences.back();
     spec.experts = place.experts;
-    if (plan::has_adapter(m)) spec.adapter = &place.flat_groups.back();
+    if (plan::has_adapter(m)) spec.adapter = &place.flat_groups.at(1);
     auto& s = sublayers.emplace_back(
         Sublayer{.kind = &kind,
                  .norm = {},
@@ -66,7 +66,7 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
     (alone_behind ? s.behind : s.norm).emplace(m, flat_group, prefix + "_norm");
     if (plan::has_norm_behind(m) && !alone_behind) s.behind.emplace(m, flat_group, prefix + "_post_norm");
   }
-  const auto adapter = plan::has_adapter(m) ? std::optional(place.occurrences.back()) : std::nullopt;
+  const auto adapter = plan::has_adapter(m) ? std::optional(place.occurrences.at(1)) : std::nullopt;
   const LayerGroups groups(place.occurrences.at(0), adapter);
   if (plan::is_post_norm(m)) return std::make_unique<PostNormLayer>(m, flat_group.name, groups, std::move(sublayers));
   return std::make_unique<ResidualLayer>(m, flat_group.name, groups, std::move(sublayers));

@@ -3,6 +3,7 @@
 
 #include "kernels/expert_rows/expert_rows.h"
 #include "libtrain/model/expert_collectives.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 
@@ -100,22 +101,30 @@ void ExpertRounds::backward(Step& step, const SavedSet& t, ExpertWork& work) con
     bring_back(step, t, index, dx, first);
   };
   std::int64_t sent_again = 0;
+  const auto run_again = [&] {
+    send(step, t, index, false);
+    tensor::ArenaScope scratch(step.exec.scratch());
+    work.lease();
+    work.run(all, dx);
+  };
+  const bool frozen = plan::has_adapter(model_);  // the rows of all sources are there at once
   if (rounds == 1) {
     lay_out(step, t, index, 0);
     there_and_back(true);
   }
+  for (auto round = rounds - 1; frozen && rounds > 1 && round >= 0; --round) {
+    lay_out(step, t, index, round);
+    if (round + 1 < rounds) run_again(), ++sent_again;  // of the last round everything is there
+    there_and_back(round + 1 == rounds);
+  }
+  if (frozen) return step.experts->count_rounds(record_, {0, rounds - 1, sent_again}, rounds);
   for (int source = 0; source < step.experts->ranks(); ++source) {
     const bool wanted = work.begin(source);
     if (wanted && rounds == 1) work.weight_gradients(all, dy, source);
     for (std::int64_t round = rounds - 1; wanted && rounds > 1 && round >= 0; --round, ++sent_again) {
       // Ranks other than the source have no groups in a round of number `rounds`.
       lay_out(step, t, index, step.experts->rank() == source ? round : rounds);
-      send(step, t, index, false);
-      {
-        tensor::ArenaScope scratch(step.exec.scratch());
-        work.lease();
-        work.run(all, dx);
-      }
+      run_again();
       there_and_back(sent_again == 0);
       work.weight_gradients(all, dy, source);
     }

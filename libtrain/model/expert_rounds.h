@@ -17,7 +17,8 @@ namespace trainyard::model {
 // round, so with one round nothing is recomputed.
 // With several rounds, backward goes through all rounds again for each source, because weight gradients are reduced
 // source by source. A source is one of the expert-parallel ranks. Only that source's rows are then there, but buffers
-// are sent whole.
+// are sent whole. Frozen experts have no weight gradients: then backward goes through all rounds once, with the rows of
+// all sources.
 class ExpertRounds : public ExpertDispatch {
  public:
   // record: the layer's number among the layers with experts.

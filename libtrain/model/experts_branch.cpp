@@ -158,7 +158,8 @@ class ExpertsBranch::Work : public ExpertWork {
                                  b_.tensors_of(step_, t_, c), dx);
   }
   bool begin(int source) override {
-    grads_.emplace(step_.store->grads(b_.own_, source));
+    if (plan::has_adapter(b_.model_)) grads_.emplace();  // frozen
+    else grads_.emplace(step_.store->grads(b_.own_, source));
     return grads_->wanted();
   }
   // The groups of a chunk are ordered by source.
@@ -305,20 +306,24 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
 }
 
 // Gradients of the weights of gate and mix, and the gradient of the branch's input through gate, mix and experts. Only
-// the gate's input has noise.
+// the gate's input has noise. A frozen gate has no weight gradients.
 void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& t,
                                   const GateGradients& of) const {
   using kernels::Transpose;
   tensor::ArenaScope scope(step.exec.scratch());
   const auto d_input = step.exec.scratch().allocate(of.d_logits.dtype, {of.d_logits.rows(), of.d_normed.cols()});
-  const bool noisy = plan::jitters_gate(model_);
-  const auto normed = all_rows(step, t["normed"]);
-  const auto input = gate_input(step, normed);
-  kernels::gemm(step.exec, {.a = of.d_logits,
-                            .b = input,
-                            .trans_a = Transpose::yes,
-                            .trans_b = Transpose::no,
-                            .c = grads.gradient(gate_weight_)});
+  const bool noisy = plan::jitters_gate(model_), frozen = plan::has_adapter(model_);
+  base::View normed, input;
+  const auto weight_gradient = [&](base::View d_gate, int weight) {
+    kernels::gemm(
+        step.exec,
+        {.a = d_gate, .b = input, .trans_a = Transpose::yes, .trans_b = Transpose::no, .c = grads.gradient(weight)});
+  };
+  if (!frozen) {
+    normed = all_rows(step, t["normed"]);
+    input = gate_input(step, normed);
+    weight_gradient(of.d_logits, gate_weight_);
+  }
   kernels::gemm(step.exec, {.a = of.d_logits,
                             .b = widened(step, lease.weight(gate_weight_)),
                             .trans_a = Transpose::no,
@@ -326,12 +331,8 @@ void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const 
                             .c = d_input});
   if (noisy) kernels::gate_jitter(step.exec, gate_of(step), d_input, d_input);
   if (of.d_mix) {
-    if (noisy) kernels::cast(step.exec, normed, input);
-    kernels::gemm(step.exec, {.a = of.d_mix,
-                              .b = input,
-                              .trans_a = Transpose::yes,
-                              .trans_b = Transpose::no,
-                              .c = grads.gradient(mix_weight_)});
+    if (noisy && !frozen) kernels::cast(step.exec, normed, input);
+    if (!frozen) weight_gradient(of.d_mix, mix_weight_);
     kernels::gemm(step.exec, {.a = of.d_mix,
                               .b = widened(step, lease.weight(mix_weight_)),
                               .trans_a = Transpose::no,
@@ -339,7 +340,7 @@ void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const 
                               .c = d_input,
                               .accumulate = kernels::Accumulate::yes});
   }
-  if (gate_bias_ >= 0) kernels::gate_loads(step.exec, t["loads"], grads.gradient(gate_bias_));
+  if (gate_bias_ >= 0 && !frozen) kernels::gate_loads(step.exec, t["loads"], grads.gradient(gate_bias_));
   const auto first = step.collectives->first_row(d_input.rows()), own = of.d_normed.rows();
   kernels::expert_dispatch_backward(step.exec, t["results"], t["rows"].row_range(first, own),
                                     d_input.row_range(first, own), of.d_normed);

@@ -188,9 +188,9 @@ TEST(SameBitsAdapters, Refusals) {
                    c.model = runs.model("expert",
                                         "layers = 2\nhidden = 32\nheads = 4\nffn = 64\ncontext = "
                                         "32\nexperts-count = 4\n");
-                   c.adapter_on = "q";
+                   c.adapter_on = "q,up";
                  }),
-                 {}, "beside experts");
+                 {}, "beside experts only attention has adapters");
 }
 
 }  // namespace same_bits_adapters_test

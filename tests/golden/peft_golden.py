@@ -15,6 +15,7 @@ cases = [
     ("qwen2", ["q_proj", "v_proj"], dict(r=4, lora_alpha=8, use_rslora=True)),
     ("gemma2", ["o_proj", "down_proj", "gate_proj"], dict(r=8, lora_alpha=32)),
     ("gpt2", ["attn.c_proj", "mlp.c_fc", "mlp.c_proj"], dict(r=8, lora_alpha=8, fan_in_fan_out=True)),
+    ("qwen3-moe", ["q_proj", "k_proj", "v_proj", "o_proj"], dict(r=8, lora_alpha=16)),
     ("bert", ["query", "key", "value", "attention.output.dense", "intermediate.dense"], dict(r=8, lora_alpha=16)),
 ]
 

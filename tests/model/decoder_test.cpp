@@ -36,8 +36,10 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
   untied.tied = false, tied.tied = true;
   auto behind = untied;
   behind.norm_position = plan::NormPosition::post;
-  for (const auto& m : {small_gpt2(), small_llama(), untied, tied, small_post(), small_bert(), behind, small_sandwich(),
-                        small_inside_post(), small_parallel(), with_adapters(small_gpt2()),
+  auto adapted_experts = with_adapters(small_gpt2(), {"q", "o"});
+  adapted_experts.experts.count = {4}, adapted_experts.experts.every = 2;
+  for (const auto& m : {adapted_experts, small_gpt2(), small_llama(), untied, tied, small_post(), small_bert(), behind,
+                        small_sandwich(), small_inside_post(), small_parallel(), with_adapters(small_gpt2()),
                         with_adapters(small_bert(), {"v"}), with_adapters(untied)})
     for (const auto recompute : plan::recomputations) {
       PlainStore store(m, DType::f32, 1);

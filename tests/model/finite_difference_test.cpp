@@ -204,6 +204,16 @@ TEST(FiniteDifferences, AdaptersOnSomeLayers) {
   m.qk_norm = plan::QkNorm::width;
   whole_model(m, plan::Recompute::none);
 }
+TEST(FiniteDifferences, AdaptersBesideExperts) {
+  auto mixed = small_experts(with_adapters(with_dropout(small_gpt2()), {"q", "k", "v", "o"}));
+  mixed.experts.every = 2, mixed.experts.top_k = 2, mixed.experts.residual = true;
+  mixed.experts.noise = plan::GateNoise::jitter;
+  whole_model(mixed, plan::Recompute::selective);
+  auto shared = small_experts(with_adapters(small_llama(), {"o"}));
+  shared.experts.top_k = 3, shared.experts.shared = 2, shared.experts.capacity_factor = "none";
+  shared.experts.count = {5, 4};
+  whole_model(shared, plan::Recompute::layers);
+}
 TEST(FiniteDifferences, OneExpertOfFour) {
   auto m = small_experts(with_dropout(small_gpt2()));
   m.experts.every = 2, m.experts.overflow = plan::Overflow::position;

@@ -194,14 +194,15 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
   const auto experts = backward_of_experts(m, s);
   // For a gate of `outputs`: the gradient of its weight, then the gradient of its input. The latter widens the weight,
-  // which stays widened.
+  // which stays widened. A frozen gate does not read its input again.
+  const bool frozen = has_adapter(m);
   const auto products = [&](std::int64_t outputs) {
-    return std::max(p.product(outputs, m.hidden, tokens, wide),
-                    widened_weights(s, outputs * m.hidden) + p.product(tokens, m.hidden, outputs, wide));
+    const auto inputs = widened_weights(s, outputs * m.hidden) + p.product(tokens, m.hidden, outputs, wide);
+    return frozen ? inputs : std::max(p.product(outputs, m.hidden, tokens, wide), inputs);
   };
   const auto mix_gate = m.experts.residual ? widened_weights(s, count * m.hidden) + products(2) : 0;
-  const auto gate = p.gathered(m.hidden) + of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) +
-                    std::max(products(count), mix_gate);
+  const auto input = frozen ? 0 : p.gathered(m.hidden) + widened_bytes(m, s, Pass::train);
+  const auto gate = of_tokens(s, m.hidden) + input + std::max(products(count), mix_gate);
   auto most = small + std::max(experts, gate);
   if (const auto beside = beside_experts(m))
     most = std::max(
@@ -221,11 +222,13 @@ std::vector<GroupCall> ExpertsKind::tensor_calls(const ModelConfig& m, const Mic
     if (beside) calls.all_rows().add_up();
   }
   if (pass != Pass::train) return calls.take();
-  calls.all_rows().all_rows();
+  calls.all_rows();
+  if (!has_adapter(m)) calls.all_rows();  // the gate's input
   rows();
   if (m.experts.residual) calls.all_rows();
   if (m.experts.residual && s.sequence_parallel) calls.gather(s.accumulation(), s.rows() * 2);
-  if (beside) calls.all_rows().add_up();
+  if (beside && !has_adapter(m)) calls.all_rows();
+  if (beside) calls.add_up();
   return calls.take();
 }
 
@@ -274,6 +277,7 @@ BlockWork ExpertsKind::work(const ModelConfig& m, const MicroShape& s, Attention
   const double moved = static_cast<double>(s.element_bytes()) * static_cast<double>(all * m.hidden);
   out.forward.bytes += 4 * moved, out.backward.bytes += 4 * moved;
   if (const auto beside = beside_experts(m)) out.add(beside->work(model_beside_experts(m), s, kernels));
+  if (has_adapter(m)) out.weights = {};
   return out;
 }
 

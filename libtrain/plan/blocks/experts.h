@@ -27,6 +27,7 @@ class ExpertsKind : public BranchKind {
   std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  double frozen_flops(const ModelConfig& model) const override { return forward_flops(model, 0); }
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };
 

@@ -45,10 +45,11 @@ std::int64_t FeedForwardExpertKind::backward_workspace_bytes(const ModelConfig& 
                                                              ExpertRows of) const {
   const Products p(m, s);
   const auto width = expert_width(m), parts = std::int64_t{is_gated(m) ? 2 : 1};
-  return std::max(
-      {p.grouped_weight(of, m.hidden, width), p.grouped_weight(of, width, m.hidden),
-       base::aligned(of.rows * width * s.element_bytes()) +
-           std::max(p.grouped_input(of, m.hidden, width, 1, 1), p.grouped_input(of, width, m.hidden, parts, m.lanes))});
+  const auto inputs =
+      base::aligned(of.rows * width * s.element_bytes()) +
+      std::max(p.grouped_input(of, m.hidden, width, 1, 1), p.grouped_input(of, width, m.hidden, parts, m.lanes));
+  if (has_adapter(m)) return inputs;  // the weights are frozen
+  return std::max({p.grouped_weight(of, m.hidden, width), p.grouped_weight(of, width, m.hidden), inputs});
 }
 
 double FeedForwardExpertKind::forward_flops(const ModelConfig& m) const {

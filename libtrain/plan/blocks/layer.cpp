@@ -80,31 +80,35 @@ std::vector<FlatGroup> LayerKind::held_flat_groups(const ModelConfig& m, std::in
   }
   std::vector<FlatGroup> all;
   all.push_back(d.take());
+  if (has_adapter(m)) all.push_back(adapter_flat_group(m, layer_name(m, index)));
+  const auto before = all.size();
   for (const auto& name : m.branches)
     if (const auto& branch = branch_kind(name); branch.has_own_flat_group())
       all.push_back(branch.own_flat_group(m, layer_name(m, index), experts));
-  TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have flat groups of their own", all.size() - 1);
-  if (has_adapter(m)) all.push_back(adapter_flat_group(m, layer_name(m, index)));
+  TRAINYARD_ASSERT(all.size() <= before + 1, "{} branches of a layer have flat groups of their own",
+                   all.size() - before);
   return all;
 }
 
 // As by default, but without the names of their parameters: plans ask often.
 std::vector<FlatGroupOccurrence> LayerKind::occurrences(const ModelConfig& m) const {
   std::vector<FlatGroupOccurrence> all{{0, {}}};
+  if (has_adapter(m)) all.push_back({static_cast<int>(all.size()), {}});
   for (const auto& name : m.branches)
     if (branch_kind(name).has_own_flat_group()) all.push_back({static_cast<int>(all.size()), {}});
-  if (has_adapter(m)) all.push_back({static_cast<int>(all.size()), {}});
   return all;
 }
 
 // A branch leases its own flat group while it runs, inside the lease of the layer's group. Adapters are leased as long
-// as the layer's group, which is then frozen. Only branches without flat groups of their own have adapters.
+// as the layer's group. Both other groups are frozen then.
 BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
+  const bool own = std::any_of(m.branches.begin(), m.branches.end(),
+                               [](const auto& b) { return branch_kind(b).has_own_flat_group(); });
+  if (has_adapter(m) && own)
+    return {{0, 1, 2}, {0, 1, 2}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::lease, 2}, {Kind::commit, 1}}};
   if (has_adapter(m)) return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}}};
-  if (std::none_of(m.branches.begin(), m.branches.end(),
-                   [](const auto& b) { return branch_kind(b).has_own_flat_group(); }))
-    return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
+  if (!own) return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
   return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }
 

@@ -8,6 +8,11 @@
 
 namespace trainyard::plan {
 
+bool can_have_adapter(const ModelConfig& m, const AdapterTarget& target) {
+  if (!target.layer.starts_with("ffn")) return true;
+  return !has_experts(m) && (target.name != "gate" || is_gated(m));
+}
+
 std::vector<std::string> adapter_problems(const ModelConfig& m) {
   std::vector<std::string> out;
   if (!has_adapter(m)) return out;
@@ -20,7 +25,8 @@ std::vector<std::string> adapter_problems(const ModelConfig& m) {
         a.on.begin() + static_cast<std::ptrdiff_t>(i))
       out.push_back(fmt::format("adapter-on names '{}' twice", a.on[i]));
   if (a.is_on("gate") && !is_gated(m)) out.emplace_back("adapter-on gate: the activation has no gate");
-  if (has_experts(m)) out.emplace_back("adapters beside experts are not supported: leave out adapter-rank");
+  if (has_experts(m) && (a.is_on("gate") || a.is_on("up") || a.is_on("down")))
+    out.emplace_back("beside experts only attention has adapters: leave gate, up and down out of adapter-on");
   for (const auto& branch : m.branches)
     if (branch != "attention" && branch != "ffn")
       out.push_back(fmt::format("adapters are for the branches attention and ffn, not for '{}'", branch));
