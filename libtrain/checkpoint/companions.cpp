@@ -29,6 +29,8 @@ constexpr const char* names[] = {"generation_config.json",
                                  "spiece.model",
                                  "chat_template.jinja",
                                  "chat_template.json"};
+constexpr std::string_view tokenizers[] = {"tokenizer.json", "tokenizer.model",         "vocab.json",
+                                           "vocab.txt",      "sentencepiece.bpe.model", "spiece.model"};
 constexpr std::int64_t largest_companion = std::int64_t{256} << 20;
 
 const nlohmann::json* record_in(const nlohmann::json& provenance) {
@@ -64,6 +66,10 @@ bool is_companion(std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
+bool is_tokenizer(std::string_view name) {
+  return std::find(std::begin(tokenizers), std::end(tokenizers), name) != std::end(tokenizers);
+}
+
 nlohmann::json record_of_model(const std::string& folder, const std::string& config) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(folder, error).lexically_normal();
@@ -80,10 +86,22 @@ nlohmann::json record_of_model(const std::string& folder, const std::string& con
   return record;
 }
 
+std::string recorded_folder(const nlohmann::json& provenance) {
+  const auto* record = record_in(provenance);
+  const auto folder = record == nullptr ? nlohmann::json() : record->value("folder", nlohmann::json());
+  return folder.is_string() ? folder.get<std::string>() : std::string();
+}
+
 std::string recorded_config(const nlohmann::json& provenance) {
   const auto* record = record_in(provenance);
   const auto text = record == nullptr ? nlohmann::json() : record->value("config", nlohmann::json());
   return text.is_string() ? text.get<std::string>() : std::string();
+}
+
+std::string recorded_model_type(const nlohmann::json& provenance) {
+  const auto config = nlohmann::json::parse(recorded_config(provenance), nullptr, false);
+  const auto type = config.is_object() ? config.value("model_type", nlohmann::json()) : nlohmann::json();
+  return type.is_string() ? type.get<std::string>() : std::string();
 }
 
 std::int64_t companion_bytes(const nlohmann::json& provenance) {
@@ -97,7 +115,7 @@ std::vector<std::string> copy_companions(const nlohmann::json& provenance, const
                                          std::vector<std::string>& notes) {
   const auto* record = record_in(provenance);
   if (record == nullptr) return {};
-  const auto folder = base::path_of_text(record->value("folder", ""));
+  const auto folder = base::path_of_text(recorded_folder(provenance));
   std::vector<std::string> copied;
   for (const auto& companion : companions_in(*record)) {
     const auto path = folder + "/" + companion.name;

@@ -10,6 +10,7 @@
 #include "libtrain/checkpoint/companions.h"
 #include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/document_tokens.h"
+#include "libtrain/checkpoint/kept_tokenizer.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/checkpoint/scattered_rank.h"
@@ -288,6 +289,23 @@ std::string kept_config(const nlohmann::json& provenance, const ExportResult& re
   return changed ? config.dump(2) + "\n" : text;
 }
 
+// The tokenizer of a run, if none came along with an imported model.
+void add_tokenizer(const KeptTokenizer& tokenizer, const nlohmann::json& provenance, const std::string& folder,
+                   ExportResult& result) {
+  const auto& there = result.companions;
+  if (tokenizer.path.empty() ||
+      std::any_of(there.begin(), there.end(), [](const auto& name) { return is_tokenizer(name); }))
+    return;
+  const bool json = tokenizer.name.ends_with(".json");
+  result.companions.emplace_back(json ? "tokenizer.json" : "tokenizer.model");
+  base::write_file(folder + "/" + result.companions.back(), tokenizer.content);
+  const auto config = json ? tokenizer_config(tokenizer.content, provenance) : std::string();
+  constexpr const char* name = "tokenizer_config.json";
+  if (config.empty() || std::find(there.begin(), there.end(), name) != there.end()) return;
+  base::write_file(folder + "/" + name, config);
+  result.companions.emplace_back(name);
+}
+
 }  // namespace
 
 ExportResult export_model(const Reader& source, const std::string& destination, const ExportOptions& options) try {
@@ -298,14 +316,14 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
         "reshard-checkpoint --merge adds them to the weights; convert-checkpoint --to peft writes them alone");
   ExportResult result;
   const auto& record = state.provenance;
-  result.family =
-      &family_of(state.model, type_in(nlohmann::ordered_json::parse(recorded_config(record), nullptr, false)));
+  result.family = &family_of(state.model, recorded_model_type(record));
   result.dtype = options.dtype.value_or(state.dtype);
   auto config = config_of(*result.family, state.model, weight_type(result.dtype).in_config, result.notes);
   const auto ids = document_ids_of(state.provenance);
   if (ids.end >= 0) config["eos_token_id"] = ids.end;
   if (ids.begin >= 0) config["bos_token_id"] = ids.begin;
   give_token_ids(state.provenance, config);
+  const auto tokenizer = kept_tokenizer(source.path(), record);
   Exporting work(source, *result.family, result.dtype, options);
   require_name_of_something_whole(destination);
   require_outside(destination, {source.path()});
@@ -314,13 +332,15 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   own.precious = {source.path()};
   base::AtomicFolder folder(destination, options.existing, own);
   require_room(folder.path(), folder.final_path(),
-               work.file_bytes() + companion_bytes(record) + (std::int64_t{512} << 10), options.free_bytes);
+               work.file_bytes() + companion_bytes(record) + std::ssize(tokenizer.content) + (std::int64_t{512} << 10),
+               options.free_bytes);
   work.write(folder.path());
   if (work.files().size() > 1)
     base::write_file(folder.path() + "/" + io::safetensors_index_name, work.index().dump(2) + "\n");
   const auto kept = kept_config(record, result, state.model);
   base::write_file(folder.path() + "/" + config_name, kept.empty() ? config.dump(2) + "\n" : kept);
   result.companions = copy_companions(record, folder.path(), result.warnings);
+  add_tokenizer(tokenizer, record, folder.path(), result);
   folder.publish();
   result.files = work.files();
   result.tensors = work.tensors();

@@ -68,7 +68,7 @@ void FilledCheckpoint::add_parts(int rank) {
     const auto elements = boxes.empty() ? 0 : boxes.back().end();
     for (std::int64_t first = 0; first < elements; first += part_elements)
       parts_.push_back({rank, kind, first, std::min(elements, first + part_elements)});
-    all_ += elements;
+    all_ += elements * base::size_of(dtype_of(kind, target_.state()));
   }
 }
 
@@ -79,7 +79,7 @@ void FilledCheckpoint::fill(const Part& part, Hands& h) {
                  put(part, base::at(tensors, stored.tensor), stored, from, to, h);
                });
   const std::lock_guard lock(mutex_);
-  done_ += part.end - part.first;
+  done_ += (part.end - part.first) * base::size_of(dtype_of(part.kind, target_.state()));
   if (options_.watch) options_.watch(done_, all_);
 }
 

@@ -7,6 +7,7 @@
 #include "libtrain/base/setting_text.h"
 #include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/kept_tokenizer.h"
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/rank_writer.h"
@@ -130,12 +131,20 @@ void NewCheckpoint::remove_unfinished() {
   }
 }
 
+// What makes checkpoints of others may be far from their data.
+void NewCheckpoint::keep_tokenizer() const {
+  for (const auto& source : options_.sources)
+    if (const auto kept = kept_tokenizer(source, state_.provenance); !kept.path.empty())
+      return base::write_file(partial_ + "/" + kept.name, kept.content);
+}
+
 Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prove) {
   Manifest m;
   try {
     m = complete_folder(partial_, state_, topology_);
     prove(m);
     if (!options_.history.empty()) base::write_file(partial_ + "/" + history_name, options_.history);
+    keep_tokenizer();
   } catch (const base::InputError&) {  // finished rank files cannot be trusted now
     ranks_.clear();
     throw;

@@ -69,6 +69,7 @@ class NewCheckpoint {
  private:
   void prepare();
   void require_room() const;
+  void keep_tokenizer() const;  // the copy of the sources, or where the tokenizer was (kept_tokenizer.h)
   void remove_unfinished();
 
   std::string final_, partial_;

@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/checkpoint/file_names.h"
+#include "libtrain/checkpoint/kept_tokenizer.h"
 
 #include <fmt/format.h>
 
@@ -31,7 +32,7 @@ bool take_end(std::string_view& name, std::string_view end) {
 bool is_file_of_checkpoint(std::string_view name) {
   take_end(name, base::partial_suffix);
   if (name == "manifest.json" || name == "checkpoint.h5" || name == joined_index_name || name == history_name ||
-      name == base::lock_name)
+      name == base::lock_name || is_kept_tokenizer_name(name))
     return true;
   constexpr std::string_view rank = "rank-";
   return (take_end(name, ".h5") || take_end(name, ".index") || take_end(name, ".json")) && name.starts_with(rank) &&

@@ -7,6 +7,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/companions.h"
 #include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/filled_checkpoint.h"
 #include "libtrain/checkpoint/peft_names.h"
@@ -22,6 +23,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <vector>
 
 namespace trainyard::checkpoint {
@@ -33,10 +35,11 @@ namespace fs = std::filesystem;
 constexpr const char *peft_config_name = "adapter_config.json", *peft_tensors_name = "adapter_model.safetensors";
 constexpr std::int64_t largest_config = std::int64_t{1} << 20;
 
+// The family of the model that was imported, or one that describes the model.
 const Family& family_without_adapters(const RunState& state) {
   auto base = state.model;
   base.adapter = {};
-  return family_of(base);
+  return family_of(base, recorded_model_type(state.provenance));
 }
 
 // Folders that hold no more than an adapter whose tensors are marked as ours.
@@ -66,7 +69,8 @@ std::vector<float> whole_tensor(Reader& reader, const std::string& name) {
   return out;
 }
 
-nlohmann::ordered_json config_of_adapter(const plan::ModelConfig& model, const PeftModules& modules) {
+nlohmann::ordered_json config_of_adapter(const plan::ModelConfig& model, const PeftModules& modules,
+                                         const std::string& base_folder) {
   const auto& a = model.adapter;
   const auto alpha = a.alpha > 0 ? a.alpha : static_cast<double>(a.rank);
   nlohmann::ordered_json j{{"peft_type", "LORA"},
@@ -76,6 +80,7 @@ nlohmann::ordered_json config_of_adapter(const plan::ModelConfig& model, const P
                            {"r", a.rank}};
   if (alpha == std::floor(alpha)) j["lora_alpha"] = static_cast<std::int64_t>(alpha);
   else j["lora_alpha"] = alpha;
+  if (!base_folder.empty()) j["base_model_name_or_path"] = base_folder;
   j.update({{"lora_dropout", 0.0},
             {"bias", "none"},
             {"fan_in_fan_out", modules.transposed},
@@ -136,7 +141,8 @@ PeftResult export_peft(const Reader& source, const std::string& destination, con
     }
     file.sync();
   }
-  base::write_file(folder.path() + "/" + peft_config_name, config_of_adapter(state.model, modules).dump(2) + "\n");
+  base::write_file(folder.path() + "/" + peft_config_name,
+                   config_of_adapter(state.model, modules, recorded_folder(state.provenance)).dump(2) + "\n");
   folder.publish();
   result.tensors = ours.size();
   return result;
@@ -173,6 +179,8 @@ class PeftFolder {
   const plan::ModelConfig& model() const { return model_; }
   const std::map<std::string, std::vector<float>>& values() const { return values_; }
   std::int64_t bytes() const { return bytes_; }
+  std::int64_t rank() const { return config_.rank; }
+  bool is_all(base::DType type) const { return types_ == std::set{type}; }
 
  private:
   enum class Side { a, b };
@@ -227,10 +235,14 @@ class PeftFolder {
     std::vector<char> raw(base::size(t->bytes));
     file_.file.read(t->offset, raw.data(), t->bytes);
     bytes_ += t->bytes;
+    types_.insert(type->type);
     const auto rows = t->shape[0], cols = t->shape[1], rank = model_.adapter.rank;
     std::vector<float> given(base::size(rows * cols));
     base::to_f32(type->type, raw.data(), rows * cols, given.data());
     read_.insert({name, true});
+    if (!std::ranges::all_of(given, [](float x) { return std::isfinite(x); }))
+      throw base::InputError(fmt::format("{}/{}: {} has numbers that are not finite", folder_, peft_tensors_name, name),
+                             "take an adapter from before its training failed");
     const auto wide = side == Side::a ? cols : rank, tall = side == Side::a ? rank : rows;
     std::vector<float> out(base::size(tall * wide), 0.0f);
     for (std::int64_t r = 0; r < rows; ++r) std::copy_n(given.begin() + r * cols, cols, out.begin() + r * wide);
@@ -243,6 +255,7 @@ class PeftFolder {
   std::map<std::string, std::vector<float>> values_;
   std::map<std::string, bool> read_;
   std::int64_t bytes_ = 0;
+  std::set<base::DType> types_;
 };
 
 }  // namespace
@@ -253,7 +266,7 @@ PeftResult import_peft(const Reader& source, const std::string& folder, const st
     throw base::UsageError(fmt::format("{} has adapters already", source.path()),
                            "take the checkpoint that it began with, or reshard-checkpoint --merge");
   PeftResult result;
-  result.family = &family_of(source.state().model);
+  result.family = &family_without_adapters(source.state());
   const PeftFolder adapter(base::without_slashes(folder), source.state().model, *result.family);
   for (const auto& p : parameters_of(adapter.model()))
     if (const auto found = adapter.values().find(p.name);
@@ -264,7 +277,9 @@ PeftResult import_peft(const Reader& source, const std::string& folder, const st
   NewLayout layout;
   layout.data = layout.tensor = layout.pipeline = layout.experts = 1;
   layout.contents = Contents::model;
-  layout.dtype = result.dtype = options.dtype.value_or(source.state().dtype);
+  const auto of_base = source.state().dtype;
+  layout.dtype = result.dtype = options.dtype.value_or(adapter.is_all(of_base) ? of_base : base::DType::f32);
+  result.rank = adapter.rank();
   const auto ranks = ranks_of_layout(source.manifest(), layout);
   auto state = state_of_layout(source.state(), layout, ranks);
   state.model = adapter.model();

@@ -17,7 +17,9 @@ namespace trainyard::checkpoint {
 struct PeftOptions {
   base::Existing existing = base::Existing::refuse;  // replace: only what this program wrote
   int threads = 1;
-  std::optional<base::DType> dtype;  // export: of the tensors; import: of the checkpoint; unset: as the checkpoint has
+  // Export: of the tensors; unset: as the checkpoint has. Import: of the new checkpoint; unset: that of the base if all
+  // tensors of the adapter have it, else f32.
+  std::optional<base::DType> dtype;
   std::function<std::int64_t(const std::string& folder)> free_bytes;  // as in NewCheckpointOptions
   std::function<void(std::int64_t done, std::int64_t total)> watch;
 };
@@ -27,6 +29,7 @@ struct PeftResult {
   base::DType dtype = base::DType::f32;
   std::size_t tensors = 0;
   std::int64_t bytes_read = 0, bytes_written = 0;  // of weights
+  std::int64_t rank = 0;  // import: of the adapter's files; the checkpoint has the next multiple of 8
 };
 
 // Writes the adapters of a checkpoint, in the names of the family that the model without adapters belongs to.

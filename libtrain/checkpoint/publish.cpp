@@ -9,6 +9,7 @@
 #include "libtrain/checkpoint/file_names.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/joined_index.h"
+#include "libtrain/checkpoint/kept_tokenizer.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/manifest_text.h"
@@ -129,7 +130,8 @@ void remove_reports_of_ranks(const std::string& folder, const Manifest& m) {
   std::vector<std::string> extra;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const auto name = entry.path().filename().string();
-    if (name != "manifest.json" && name != base::lock_name && name != history_name && !m.files.contains(name))
+    if (name != "manifest.json" && name != base::lock_name && name != history_name && !is_kept_tokenizer_name(name) &&
+        !m.files.contains(name))
       extra.push_back(entry.path().string());
   }
   for (const auto& path : extra) base::remove_tree(path);

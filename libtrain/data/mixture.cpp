@@ -21,9 +21,13 @@ namespace {
 constexpr std::int64_t most_weight = 1'000'000, least_fraction = 1'000'000;  // weights have at most six decimals
 constexpr double most_epochs = 1e9;
 
-// Whether a part behind a colon is meant as a number. A path may have colons, too.
+// Whether a part behind a colon is meant as a number, right or wrong. A path may have colons, too.
 bool looks_like_number(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+  if (text == "nan" || text == "inf" || text == "-inf") return true;
+  if (!text.empty() && (text.front() == '-' || text.front() == '+')) text.remove_prefix(1);
+  const auto digits = text.substr(0, text.find_first_of("eE"));
+  return text.find_first_not_of("0123456789.eE+-") == text.npos &&
+         digits.find_first_not_of("0123456789.") == digits.npos;
 }
 
 // Takes a number from the end of "path:number", with the colon.
@@ -51,7 +55,7 @@ NamedSet set_of(const std::string& text, const std::string& spelled) {
   if (std::filesystem::is_directory(text, error)) return set;
   auto last = take_number(set.folder);
   auto before = last ? take_number(set.folder) : std::nullopt;
-  const auto weight = before ? *before : last.value_or("");
+  auto weight = before ? *before : last.value_or("");
   const auto epochs = before ? *last : std::string();
   const auto refuse = [&](const std::string& why) {
     throw base::UsageError(fmt::format("{} {}: {}", spelled, base::one_line(text), why),
@@ -60,6 +64,7 @@ NamedSet set_of(const std::string& text, const std::string& spelled) {
   if (last && last->empty()) refuse("a number is missing behind the last colon");
   if (set.folder.ends_with(']') && !std::filesystem::is_directory(set.folder, error)) take_field(set);
   if (set.folder.empty()) refuse("a set has no path");
+  if (weight.starts_with('.')) weight.insert(0, "0");
   if (!weight.empty()) {
     const auto number = base::decimal_of(weight);
     if (!number || number->denominator > least_fraction || number->numerator > most_weight * number->denominator)
@@ -73,6 +78,12 @@ NamedSet set_of(const std::string& text, const std::string& spelled) {
     set.epochs = static_cast<double>(number->numerator) / static_cast<double>(number->denominator);
   }
   return set;
+}
+
+// One folder may be named in several ways.
+bool is_same(const NamedSet& a, const NamedSet& b) {
+  std::error_code error;
+  return a.field == b.field && a.value == b.value && std::filesystem::equivalent(a.folder, b.folder, error);
 }
 
 void without_common_factor(std::vector<std::int64_t>& weights) {
@@ -98,7 +109,7 @@ std::vector<NamedSet> sets_of(const std::string& text, const std::string& spelle
         "give each set a weight, such as wiki:0.7,code:0.3, or none");
   for (std::size_t i = 0; i < sets.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
-      if (name_of(sets[i]) == name_of(sets[j]))
+      if (name_of(sets[i]) == name_of(sets[j]) || is_same(sets[i], sets[j]))
         throw base::UsageError(fmt::format("{} names {} twice", spelled, base::one_line(name_of(sets[i]))),
                                "name it once, with the sum of the weights");
   return sets;
@@ -117,12 +128,11 @@ std::string first_folder(const std::string& text) {
 }
 
 std::optional<std::string> joined_sets(const std::vector<std::string>& texts) {
+  if (std::all_of(texts.begin(), texts.end(), [&](const auto& text) { return text == texts.front(); })) return {};
   std::string all;
   for (const auto& text : texts) {
     std::error_code error;
-    if (std::filesystem::exists(text, error)) return {};
-    for (auto set : base::comma_separated(text))
-      if (!take_number(set)) return {};
+    if (text.find_first_of(",:[") != std::string::npos && std::filesystem::exists(text, error)) return {};
     all += (all.empty() ? "" : ",") + text;
   }
   return all;

@@ -26,7 +26,8 @@ inline constexpr int most_sets = 64;
 std::vector<NamedSet> sets_of(const std::string& text, const std::string& spelled);
 // The folder of a text's first set, which has the tokenizer of all.
 std::string first_folder(const std::string& text);
-// The texts as one, if all of them name sets with weights; else nothing.
+// The texts as one with all their sets. Nothing if all are equal, or if one is a folder whose name reads like several
+// sets; then the last one counts.
 std::optional<std::string> joined_sets(const std::vector<std::string>& texts);
 // "PATH" or "PATH[FIELD=VALUE]".
 std::string name_of(const NamedSet& set);

@@ -300,8 +300,4 @@ std::string set_tokenizer_name(const Tokenizer& tokenizer) {
   return is_json(tokenizer.model()) ? "tokenizer.json" : "tokenizer.model";
 }
 
-std::string kept_tokenizer_name(std::string_view source, std::uint32_t crc32c) {
-  return fmt::format("tokenizer-{:08x}.{}", crc32c, source.ends_with(".json") ? "json" : "model");
-}
-
 }  // namespace trainyard::data

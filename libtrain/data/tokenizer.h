@@ -93,8 +93,5 @@ std::optional<std::int32_t> id_of_digits(std::string_view text);
 
 // The name of a set's copy of the model: "tokenizer.json", or "tokenizer.model" for SentencePiece.
 std::string set_tokenizer_name(const Tokenizer& tokenizer);
-// The name of the copy of a model that a run keeps in its folder, so that it outlives the data:
-// "tokenizer-1a2b3c4d.model", or .json as the set's file.
-std::string kept_tokenizer_name(std::string_view source, std::uint32_t crc32c);
 
 }  // namespace trainyard::data

@@ -41,9 +41,11 @@ bool is_of_another(const base::Field& f, const plan::OptimizerKind& optimizer) {
 
 }  // namespace
 
+bool resumes_named(const RunConfig& c) { return c.resume != "auto" && c.resume != "never"; }
+
 bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfig& c) {
   const auto model = std::find_if(fields.begin(), fields.end(), [](const auto& f) { return f.name == "model"; });
-  return !c.init_from.empty() && model->source == base::from_default;
+  return (!c.init_from.empty() || resumes_named(c)) && model->source == base::from_default;
 }
 
 namespace {
@@ -354,8 +356,9 @@ std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
       above += fmt::format("# {}: {}\n", name, why);
   };
   if (has_model_of_weights(fields, c))
-    leave_out("model", "the model of the checkpoint that init-from names" +
-                           (c.from_checkpoint.model ? ", " + base::excerpt(c.from_checkpoint.model->name) : ""));
+    leave_out("model",
+              fmt::format("the model of the checkpoint that {} names", resumes_named(c) ? "resume" : "init-from") +
+                  (c.from_checkpoint.model ? ", " + base::excerpt(c.from_checkpoint.model->name) : ""));
   if (c.from_plan.open.zero) leave_out("zero", "each start decides (plan = auto)");
   std::erase_if(fields, [&](const auto& f) { return is_of_another(f, plan::optimizer_kind(c.optimizer)); });
   if (c.from_plan.open.recompute) leave_out("recompute", "each start decides (plan = auto)");

@@ -114,7 +114,10 @@ inline constexpr const char* auto_plan = "auto";  // value of --plan: each start
 // stay: call this after them. InputError for a plan that is damaged or has problems.
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
-// Returns whether the model is that of the weights that config.init_from names: the user gave no model.
+// Whether config.resume is the path of a checkpoint or a run.
+bool resumes_named(const RunConfig& config);
+// Returns whether the model is that of the checkpoint that config.init_from or config.resume names: the user gave no
+// model.
 bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfig& config);
 
 // UsageError that names the given settings that the run's optimizer does not read, such as --beta1 of SGD. Call this

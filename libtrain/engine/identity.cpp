@@ -66,6 +66,13 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
   return before && after && *before != *after;
 }
 
+bool differs_in_adapters_alone(nlohmann::json was, nlohmann::json now) {
+  for (auto* model : {&was, &now})
+    for (const char* key : {"adapter_rank", "adapter_on", "adapter_alpha"})
+      if (model->is_object()) model->erase(key);
+  return was == now;
+}
+
 // The text for a key that one of two runs leaves out: for a key of the model its default
 // (plan/model_file/model_json.h). Runs of other optimizers have no such setting.
 std::string default_text(const std::string& name) {
@@ -231,9 +238,11 @@ void require_same_run(const nlohmann::json& written, const nlohmann::json& now, 
       if (was != item.value() && has_other_tensors(was, item.value()))
         throw base::InputError(fmt::format("{} holds a model of another shape, which no run can go on with:{}", where,
                                            difference("model", was, item.value())),
-                               model == usual.model
-                                   ? base::text("give the model of the run with $model (without it train takes {}), "
-                                                "or choose another $output",
+                               differs_in_adapters_alone(was, item.value())
+                                   ? base::text("give $adapter and $adapter-on as the run began, or leave both out")
+                               : model == usual.model
+                                   ? base::text("give what the run began with, $model or $init-from (without both "
+                                                "train takes {}), or choose another $output",
                                                 model)
                                    : base::text("give the old model, or choose another $output"));
     }

@@ -22,10 +22,12 @@ void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c)
       for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) own.push_back(held.path);
     auto lanes = plan::Lanes::of_the_run;
     auto found = model_of_newest(own);
-    if (!found && (c.resume == "auto" || c.resume == "never")) {
-      lanes = plan::Lanes::open;
-      found = checkpoint::looking_again({c.init_from}, [&] {
-        const auto named = checkpoints_named(base::setting_name("init-from"), c.init_from);
+    if (!found) {
+      const char* setting = resumes_named(c) ? "resume" : "init-from";
+      const auto& path = resumes_named(c) ? c.resume : c.init_from;
+      if (!resumes_named(c)) lanes = plan::Lanes::open;
+      found = checkpoint::looking_again({path}, [&] {
+        const auto named = checkpoints_named(base::setting_name(setting), path);
         return checkpoint::reading(named, [&] {
           auto newest = model_of_newest(named);
           if (!newest) checkpoint::read_state(named.front());  // throws what is wrong with it

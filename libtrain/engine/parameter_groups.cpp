@@ -70,15 +70,16 @@ ParameterGroup group_of(const std::string& text) {
     } else if (key == "weight-decay") {
       once(group.weight_decay.has_value());
       group.weight_decay = group_number(text, key, value, decays);
-    } else if (key == "frozen" && equals == std::string::npos) {
-      once(group.frozen);
-      group.frozen = true;
+    } else if ((key == "frozen" || key == "trained") && equals == std::string::npos) {
+      once(group.frozen.has_value());
+      group.frozen = key == "frozen";
     } else {
-      refuse_group(text, fmt::format("'{}' is not known; a group has learning-rate-scale=X, weight-decay=X and frozen",
+      refuse_group(text, fmt::format("'{}' is not known; a group has learning-rate-scale=X, weight-decay=X, frozen and "
+                                     "trained",
                                      base::one_line(parts[i])));
     }
   }
-  if (group.frozen && (group.rate_scale || group.weight_decay))
+  if (group.frozen == true && (group.rate_scale || group.weight_decay))
     refuse_group(text, "a frozen parameter has neither a learning rate nor weight decay");
   return group;
 }
@@ -106,7 +107,7 @@ std::string text_of(const std::vector<ParameterGroup>& groups) {
     auto text = g.match;
     if (g.rate_scale) text += fmt::format(":learning-rate-scale={}", *g.rate_scale);
     if (g.weight_decay) text += fmt::format(":weight-decay={}", *g.weight_decay);
-    if (g.frozen) text += ":frozen";
+    if (g.frozen) text += *g.frozen ? ":frozen" : ":trained";
     texts.push_back(text);
   }
   return fmt::format("{}", fmt::join(texts, ","));
@@ -123,12 +124,15 @@ std::string group_of_tables(const std::vector<base::Field::Table>& tables) {
         match = value;
         if (match.find_first_of(":,") != std::string::npos)
           refuse_group(match, "names of parameters have neither commas nor colons");
-      } else if (key == "frozen" && value == "on") {
-        rest += ":frozen";
-      } else if (key != "frozen" || value != "off") {
+      } else if (key == "frozen" && (value == "on" || value == "off")) {
+        rest += value == "on" ? ":frozen" : ":trained";
+      } else {
         rest += fmt::format(":{}={}", key, value);
       }
     }
+    if (match.empty())
+      throw base::UsageError(fmt::format("a table {} has no key match", base::setting_name("group")),
+                             "match = \"layers.*\" names the parameters of the group");
     texts.push_back(match + rest);
   }
   return joined_groups(texts);
@@ -148,11 +152,13 @@ void ParameterRules::apply(plan::FlatGroup& flat_group, std::int64_t layers) con
   const auto of_layer = rate_scale_of_layer(flat_group, layer_decay, layers);
   for (auto& parameter : flat_group.parameters) {
     parameter.rate_scale *= of_layer;
+    const auto trained = parameter.update;
     for (const auto& group : groups) {
       if (!matches(group, parameter)) continue;
       if (group.rate_scale) parameter.rate_scale = of_layer * *group.rate_scale;
       if (group.weight_decay) parameter.weight_decay = group.weight_decay;
-      if (group.frozen) parameter.update = {plan::Update::Kind::kept};
+      if (group.frozen == false || group.rate_scale) parameter.update = trained;
+      if (group.frozen == true) parameter.update = {plan::Update::Kind::kept};
     }
   }
 }
@@ -171,7 +177,7 @@ std::string text_of(const MatchedParameters& m) {
   std::vector<std::string> set;
   if (m.group.rate_scale) set.push_back(fmt::format("learning-rate-scale {}", *m.group.rate_scale));
   if (m.group.weight_decay) set.push_back(fmt::format("weight-decay {}", *m.group.weight_decay));
-  if (m.group.frozen) set.emplace_back("frozen");
+  if (m.group.frozen) set.emplace_back(*m.group.frozen ? "frozen" : "trained");
   return fmt::format("{}: {}; {}, {} elements", m.group.match, fmt::join(set, ", "),
                      base::counted(m.parameters, "parameter"), base::count_text(m.elements));
 }

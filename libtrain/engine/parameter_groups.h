@@ -17,12 +17,13 @@ struct ParameterGroup {
   // What it sets; nothing: it stays as it was.
   std::optional<double> rate_scale;    // factor of the learning rate
   std::optional<double> weight_decay;  // in place of the run's, also where none would apply
-  bool frozen = false;                 // keeps its initial value; in no norm
+  // true: it keeps its initial value, and is in no norm. false: it is trained, whatever an earlier group says.
+  std::optional<bool> frozen;
   bool operator==(const ParameterGroup&) const = default;
 };
 
 // The groups of a text: PATTERN:KEY=VALUE:..., separated by commas, with the keys learning-rate-scale and weight-decay
-// and the word frozen. Empty: none. UsageError, which begins with the setting's name.
+// and the words frozen and trained. Empty: none. UsageError, which begins with the setting's name.
 std::vector<ParameterGroup> parameter_groups(const std::string& text);
 std::string text_of(const std::vector<ParameterGroup>& groups);
 // The texts as one.
@@ -39,7 +40,7 @@ struct ParameterRules {
   double layer_decay = 1;
   bool any() const { return !groups.empty() || layer_decay != 1; }
   // Sets rate_scale, weight_decay and update of the parameters of a flat group of a model with so many layers. Of
-  // several groups that match, a later one counts.
+  // several groups that match, a later one counts for what it sets; a learning rate makes a parameter trained again.
   void apply(plan::FlatGroup& flat_group, std::int64_t layers) const;
 };
 

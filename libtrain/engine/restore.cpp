@@ -33,6 +33,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 namespace trainyard::engine {
 
@@ -271,16 +272,27 @@ void require_optimizer(const checkpoint::RunState& state, const plan::Plan& now,
                  state.optimizer.name));
 }
 
-// A run that begins with weights takes all adapters beside them: without some, they are another model.
-void require_all_adapters(const checkpoint::Reader& reader, const plan::ModelConfig& model) {
-  if (!plan::has_adapter(reader.state().model)) return;
-  const auto ours = checkpoint::parameters_of(model);
+// A run that begins with weights takes all of them, and all adapters beside them: without some, they are another model.
+void require_all_tensors(const checkpoint::Reader& reader, const plan::ModelConfig& model) {
+  const bool adapted = plan::has_adapter(reader.state().model);
+  std::set<std::string_view> ours;
+  const auto entries = checkpoint::parameters_of(model);
+  for (const auto& p : entries) ours.insert(p.name);
+  std::vector<std::string> left;
   for (const auto& p : reader.manifest().parameters)
-    if (!p.frozen && std::ranges::find(ours, p.name, &checkpoint::ParameterEntry::name) == ours.end())
-      throw base::UsageError(
-          fmt::format("{} has an adapter {}, and this run's model has none", reader.path(), p.name),
-          base::text("leave $model, $adapter and $adapter-on out; or add the adapters to the weights first: "
-                     "reshard-checkpoint --merge"));
+    if (!ours.contains(p.name)) left.push_back(p.name);
+  if (left.empty()) return;
+  if (const auto adapter =
+          std::ranges::find_if(left, [](const auto& name) { return name.find(".adapter.") != name.npos; });
+      adapted && adapter != left.end())
+    throw base::UsageError(
+        fmt::format("{} has an adapter {}, and this run's model has none", reader.path(), *adapter),
+        base::text("leave $model, $adapter and $adapter-on out; or add the adapters to the weights first: "
+                   "reshard-checkpoint --merge"));
+  throw base::InputError(
+      fmt::format("{} has {}, and this run's model has no such tensor: {} of its weights would be left out",
+                  reader.path(), left.front(), left.size()),
+      base::text("leave $model out: the checkpoint has its own"));
 }
 
 Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, RunFolder touch) {
@@ -312,7 +324,7 @@ Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, Run
   auto reader = checkpoint::reading({start.path}, [&] { return checkpoint::Reader(start.path); });
   if (touch == RunFolder::held) mend_view(reader, folder);
   if (start.weights_only) {
-    require_all_adapters(reader, setup.plan.model);
+    require_all_tensors(reader, setup.plan.model);
     require_tokenizer(reader.state(), setup, start.path);
     return start;
   }
@@ -361,8 +373,7 @@ LanesOfRun lanes_of_run(const RunConfig& c) try {
     std::vector<std::string> paths;
     if (c.resume == "auto" && !c.output.empty())
       for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) paths.push_back(held.path);
-    else if (c.resume != "auto" && c.resume != "never")
-      paths = checkpoints_named(base::setting_name("resume"), c.resume);
+    else if (resumes_named(c)) paths = checkpoints_named(base::setting_name("resume"), c.resume);
     const auto found = model_of_newest(paths);
     return found ? LanesOfRun{found->model.lanes, found->checkpoint} : LanesOfRun{};
   });
@@ -378,7 +389,7 @@ void take_lanes(RunConfig& c, const LanesOfRun& of_run) {
 Start choose_start(const RunSetup& setup, const std::vector<std::string>& damaged, RunFolder folder) {
   const auto& c = setup.config;
   std::vector<std::string> places;  // where another run may save meanwhile
-  if (c.resume != "auto" && c.resume != "never") places.push_back(c.resume);
+  if (resumes_named(c)) places.push_back(c.resume);
   if (std::error_code error; !c.init_from.empty() && std::filesystem::exists(c.init_from, error))
     places.push_back(c.init_from);
   return or_stop_unread(

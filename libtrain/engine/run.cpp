@@ -28,6 +28,7 @@
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/blocks/inventory.h"
 #include "libtrain/plan/cost/memory.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <fmt/ranges.h>
 
@@ -104,7 +105,9 @@ std::vector<std::string> group_texts(const RunSetup& setup) {
   return texts;
 }
 
-void warn_of_what_is_left_out(const RunSetup& setup) {
+void warn_at_start(const Start& start, const RunSetup& setup) {
+  if (start.path.empty() && plan::has_adapter(setup.plan.model))
+    base::log_warning("{}", base::text("adapters stand beside random weights, because no $init-from names others"));
   for (const auto& each : setup.sets) {
     if (const auto set = data::set_around(each.folder); !set.empty())
       base::log_warning(
@@ -235,7 +238,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       if (config.validation_sequences > 0 && config.validate_every == 0)
         note(base::text("$validation-sequences has no effect without $validate-every"));
     }
-    if (!loop && world.rank == 0) warn_of_what_is_left_out(setup);
+    if (!loop && world.rank == 0) warn_at_start(start, setup);
     if (!loop) {
       on_every_rank(world, exec, [&] { loop.emplace(context); });
       if (world.rank == 0 && listener.on_begin) listener.on_begin();
@@ -316,7 +319,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
     const auto traced = traced_before(config, start.step);
     if (traced.empty()) require_steps_to_trace(config, start.step);
     const RunWindows windows(setup);
-    warn_of_what_is_left_out(setup);
+    warn_at_start(start, setup);
     std::string groups;
     for (const auto& text : group_texts(setup)) groups += text + "\n";
     return decided + plan_text(setup.plan, config.output, sizes) + ramp_line(setup, start) +

@@ -130,12 +130,20 @@ bool is_same(const std::string& a, const std::string& b) {
   return same;
 }
 
+// Programs that are given such a folder would take the checkpoint and not the run.
+void require_no_checkpoint(const std::string& output) {
+  if (base::file_size(output + "/manifest.json") >= 0)
+    throw base::UsageError(base::text("$output {} is a checkpoint, and a run needs a folder of its own", output),
+                           base::text("choose another $output"));
+}
+
 }  // namespace
 
 std::string checkpoints_folder(const std::string& output) { return output + "/checkpoints"; }
 
 HeldFolder::HeldFolder(const std::string& output) {
   base::require_folder_or_nothing(output);
+  require_no_checkpoint(output);
   made_ = base::missing_folders(output);
   try {
     base::make_folders(output);
@@ -165,6 +173,7 @@ std::unique_ptr<HeldFolder> take_run_folder(const std::string& output) { return 
 
 void require_usable(const std::string& output) {
   for (const auto& folder : {output, checkpoints_folder(output)}) base::require_folder_or_nothing(folder);
+  require_no_checkpoint(output);
   const auto missing = base::missing_folders(output);
   const auto there = missing.empty() ? output : base::parent_of(missing.back());
   if (::access(there.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", there, errno);

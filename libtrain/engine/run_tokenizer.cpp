@@ -8,6 +8,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/document_tokens.h"
+#include "libtrain/checkpoint/kept_tokenizer.h"
 #include "libtrain/data/tokenizer.h"
 
 namespace trainyard::engine {
@@ -26,7 +27,7 @@ std::string model_at(const std::string& path, const data::SetIndex& index) {
 void keep_tokenizer(const std::string& output, const std::string& data, const data::SetIndex& index) {
   const auto source = data::tokenizer_path(data, index);
   if (source == "bytes") return;
-  const auto kept = output + "/" + data::kept_tokenizer_name(source, index.tokenizer_crc32c);
+  const auto kept = output + "/" + checkpoint::kept_tokenizer_name(source, index.tokenizer_crc32c);
   std::string model;
   try {
     if (!model_at(kept, index).empty()) return;

@@ -10,7 +10,7 @@
 
 namespace trainyard::engine {
 
-// Copies the model file of the set's tokenizer to OUTPUT/tokenizer-CRC.model or .json (data::kept_tokenizer_name). Does
+// Copies the model file of the set's tokenizer to OUTPUT/tokenizer-CRC.model or .json (checkpoint/kept_tokenizer.h). Does
 // nothing if the file is there already or the tokenizer is "bytes". A model file that is gone, or is not the one that
 // made the set, is a warning: training does not need it. For rank 0.
 void keep_tokenizer(const std::string& output, const std::string& data, const data::SetIndex& index);

@@ -22,6 +22,8 @@
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/spec/limits.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -37,7 +39,18 @@ plan::ModelConfig named_model(const RunConfig& c) {
   auto model = c.from_checkpoint.model ? *c.from_checkpoint.model
                : c.from_plan.model     ? *c.from_plan.model
                                        : plan::load_model(c.model, io::read_layout_file);
+  const auto was = model.adapter;
   plan::take_adapter({c.adapter, c.adapter_on, c.adapter_alpha}, model);
+  const auto& from = c.from_checkpoint;
+  const bool begins = from.model && from.lanes_of.lanes == plan::Lanes::open;
+  if (begins && was.rank > 0 && (was.rank != model.adapter.rank || was.on != model.adapter.on))
+    throw base::UsageError(
+        base::text("{} has adapters of rank {} on {}, and $adapter and $adapter-on say rank {} on {}",
+                   from.lanes_of.checkpoint, was.rank, fmt::join(was.on, ", "), model.adapter.rank,
+                   fmt::join(model.adapter.on, ", ")),
+        base::text("leave $adapter and $adapter-on out to train these adapters on; or merge them into their weights "
+                   "first (reshard-checkpoint {} MERGED --merge), and begin with MERGED",
+                   from.lanes_of.checkpoint));
   return model;
 }
 
@@ -147,7 +160,7 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
     wrong.add(base::text("$validation-sequences {} must be a multiple of $micro-batch {}", c.validation_sequences,
                          c.micro_batch),
               base::text("$validation-sequences {}", (c.validation_sequences / micro + 1) * micro));
-  if (!c.init_from.empty() && c.resume != "auto" && c.resume != "never")
+  if (!c.init_from.empty() && resumes_named(c))
     wrong.add(base::text("$init-from starts a new run, and $resume PATH continues one: they do not go together"),
               "leave one of them out");
   if (!c.trace_steps.empty() && c.trace.empty())

@@ -76,7 +76,7 @@ std::string way_to_the_one_before(const RunConfig& c, std::string_view message) 
     if (!c.init_from.empty())
       if (const auto path = beside(base::setting_name("init-from"), c.init_from); !path.empty())
         return base::text("take the weights of the one before with $init-from '{}'", path);
-    if (c.resume != "auto" && c.resume != "never")
+    if (resumes_named(c))
       if (const auto path = beside(base::setting_name("resume"), c.resume); !path.empty())
         return base::text("go on from the one before with $resume '{}'", path);
   } catch (const base::Error&) {  // the folder cannot be examined either

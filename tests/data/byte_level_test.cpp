@@ -122,8 +122,6 @@ TEST(ByteLevel, KnowsItsVocabularyAndEnd) {
   EXPECT_EQ(gpt2->decode(Ids{-1, 700, 1 << 30}), "");
   EXPECT_EQ(gpt2->text_bytes(700, data::Tokenizer::Place::start), 0);
   EXPECT_EQ(data::set_tokenizer_name(*gpt2), "tokenizer.json");
-  EXPECT_EQ(data::kept_tokenizer_name("tokenizer.json", 0x1a2b3c4d), "tokenizer-1a2b3c4d.json");
-  EXPECT_EQ(data::kept_tokenizer_name("tokenizer.model", 0x1a2b3c4d), "tokenizer-1a2b3c4d.model");
 }
 
 // An added token of either name is the mask. Added tokens are words of their own, and pieces with leading white space

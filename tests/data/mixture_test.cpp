@@ -41,7 +41,9 @@ TEST(Mixtures, NamesAreFoldersWeightsAndEpochs) {
   EXPECT_FALSE(data::is_one_folder("a:0.5,b:1"));
   EXPECT_EQ(data::first_folder("a:0.5,b:1"), "a");
   EXPECT_EQ(data::joined_sets({"a:7", "b:3:2"}), "a:7,b:3:2");
-  EXPECT_EQ(data::joined_sets({"a", "b:3"}), std::nullopt);  // the last counts, as for other flags
+  EXPECT_EQ(data::joined_sets({"a", "b:3"}), "a,b:3");  // refused later: weights for one of two
+  EXPECT_EQ(data::joined_sets({"a", "b"}), "a,b");
+  EXPECT_EQ(data::joined_sets({"a", "a"}), std::nullopt);
 }
 
 TEST(Mixtures, WhatIsNoMixtureIsRefused) {

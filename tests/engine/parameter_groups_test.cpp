@@ -26,7 +26,7 @@ TEST(ParameterGroups, AreReadFromText) {
   EXPECT_TRUE(parameter_groups("").empty());
   const auto groups = parameter_groups("layers.*.ffn.*:learning_rate_scale=0.25:weight-decay=0,embedding.*:frozen");
   ASSERT_EQ(groups.size(), 2u);
-  EXPECT_EQ(groups[0], (ParameterGroup{"layers.*.ffn.*", 0.25, 0.0, false}));
+  EXPECT_EQ(groups[0], (ParameterGroup{"layers.*.ffn.*", 0.25, 0.0, {}}));
   EXPECT_EQ(groups[1], (ParameterGroup{"embedding.*", {}, {}, true}));
   EXPECT_EQ(parameter_groups(engine::text_of(groups)), groups);
   for (const auto& [text, said] : {std::pair("head.*", "it sets nothing"),
@@ -53,9 +53,9 @@ TEST(ParameterGroups, AreTablesOfAFile) {
   };
   EXPECT_EQ(of("steps = 3\n[[group]]\nmatch = \"layers.*\"\nlearning-rate-scale = 0.5\n[[group]]\nmatch = "
                "\"embedding.*\"\nfrozen = true\n[[group]]\nmatch = \"head.*\"\nweight_decay = 1\nfrozen = false\n"),
-            "layers.*:learning-rate-scale=0.5,embedding.*:frozen,head.*:weight-decay=1");
+            "layers.*:learning-rate-scale=0.5,embedding.*:frozen,head.*:trained:weight-decay=1");
   EXPECT_EQ(of("group = \"head.*:frozen\"\n"), "head.*:frozen");
-  for (const auto& [text, said] : {std::pair("[[group]]\nfrozen = true\n", "begins with a pattern of names"),
+  for (const auto& [text, said] : {std::pair("[[group]]\nfrozen = true\n", "has no key match"),
                                    {"[[group]]\nmatch = \"a,b\"\nfrozen = true\n", "neither commas nor colons"},
                                    {"[[group]]\nmatch = \"head.*\"\nspeed = 3\n", "'speed=3' is not known"},
                                    {"[[group]]\nmatch = [1]\n", "key 'group.match' is neither text nor number"}})
@@ -79,7 +79,10 @@ TEST(ParameterGroups, MatchNamesOfParameters) {
       << said("x:frozen");
   EXPECT_TRUE(has(said("*:frozen"), "--group freezes every parameter"));
   EXPECT_TRUE(has(said("layers.*:frozen,embedding.*:learning-rate-scale=0,head.*:frozen"), "freezes every parameter"));
-  EXPECT_EQ(said("*:frozen,head.*:learning-rate-scale=2"), said("*:frozen"));  // nothing thaws
+  EXPECT_EQ(said("*:frozen,head.*:learning-rate-scale=2"), "not refused");
+  EXPECT_EQ(said("*:frozen,head.*:trained"), "not refused");
+  EXPECT_EQ(said("head.*:trained,*:frozen"), said("*:frozen"));
+  EXPECT_EQ(said("*:frozen,head.*:weight-decay=2"), said("*:frozen"));
 }
 
 // Powers of two are exact factors of a rate.

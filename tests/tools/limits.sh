@@ -35,7 +35,8 @@ said '^data: [0-9,]* windows of 17 tokens, with [0-9.]* % of the training tokens
 expect 0 partition-model --model model.toml --data data --sequence 16 --json
 jq -e .predicted out >/dev/null || fail "no JSON: $(cat out)"
 expect 0 shard-data --input text --split paragraphs --output small --shard-tokens 30
-for command in "${run[*]} --data small --output small-run --threads 1" "${run[*]} --data small --output none --dry-run --threads 1" "partition-model --model model.toml --data small --sequence 16"; do
+small=("${run[@]/#data/small}")
+for command in "${small[*]} --output small-run --threads 1" "${small[*]} --output none --dry-run --threads 1" "partition-model --model model.toml --data small --sequence 16"; do
   # shellcheck disable=SC2086
   expect 0 $command
   said 'warning: [0-9.]* % of the training tokens lie in no window of 17 tokens'
@@ -53,6 +54,7 @@ expect 0 train --evaluate run --plan plan.json --data data
 unsaid 'was edited'
 expect 0 train --evaluate run --plan edited.json --data data
 said 'warning: edited.json was edited, or made by another version: parameters is 1, this build computes'
+time_limit=200   # on a machine with other work
 expect 0 profile-comm --plan edited.json --local --disk-bytes 0 --budget 10min --output profile.json --progress never
 once 'warning: edited.json was edited, or made by another version'
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline-parallel 2 --output stages.json

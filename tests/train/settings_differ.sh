@@ -56,11 +56,14 @@ differ 2 'rank 1: --print-config is off, on rank 0 on' --print-config -- "${one[
 sed 's/trains/planes/' text >other-text
 shard-data --input other-text --split paragraphs --output other-data --validation 0.1 >out 2>&1 || fail shard-data
 differ 2 'rank 1: --model is model.toml, on rank 0 other.toml, and the content is not the same: model$' --model other.toml -- "${one[@]}"
-differ 2 'rank 1: --data is data, on rank 0 other-data, and the content is not the same: data' --data other-data -- "${one[@]}"
+bare=(train --model model.toml --steps 4 --global-batch 2 --micro-batch 1 --progress never --hang-timeout 30 --output run --threads 1)   # without --data
+code=0
+timeout 30 mpirun -q --bind-to none -n 1 "${bare[@]}" --data other-data : -n 1 "${one[@]}" >out 2>&1 </dev/null || code=$?
+[ "$code" = 2 ] && [ "$(grep -c 'rank 1: --data is data, on rank 0 other-data, and the content is not the same: data' out)" = 1 ] || fail "other data: exit $code, $(cat out)"
 cp -r data copied-data
 cp model.toml copied-model.toml
 code=0
-timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" --dry-run : -n 1 "${one[@]}" --data copied-data --model copied-model.toml --dry-run >out 2>&1 </dev/null || code=$?
+timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" --dry-run : -n 1 "${bare[@]}" --data copied-data --model copied-model.toml --dry-run >out 2>&1 </dev/null || code=$?
 [ "$code" = 0 ] || fail "copies of the same files: exit $code"
 
 # Variables of one rank, which other nodes do not get.

@@ -235,6 +235,10 @@ base::ExitCode convert_peft(const Settings& s, const std::string& checkpoint) {
                         : checkpoint::import_peft(source, s.source, s.destination, peft_options(s));
   const auto count = base::counted(static_cast<std::int64_t>(r.tensors), "tensor");
   const auto* dtype = base::name_of(r.dtype);
+  const auto widened =
+      r.rank % plan::adapter_rank_multiple == 0
+          ? std::string()
+          : fmt::format(", rank {} filled up with zeros to a multiple of {}", r.rank, plan::adapter_rank_multiple);
   return report(s,
                 {{{"output", base::text_of_path(s.destination)},
                   {"source", base::text_of_path(writes ? source.path() : s.source)},
@@ -245,8 +249,8 @@ base::ExitCode convert_peft(const Settings& s, const std::string& checkpoint) {
                   {"tensors", r.tensors}},
                  writes ? fmt::format("adapters of step {} of a {} model in {}, {}", source.state().step,
                                       r.family->model_type, dtype, count)
-                        : fmt::format("adapters of a {} model beside {}, {} in {}", r.family->model_type, source.path(),
-                                      count, dtype),
+                        : fmt::format("adapters of a {} model beside {}, {} in {}{}", r.family->model_type,
+                                      source.path(), count, dtype, widened),
                  {},
                  r.bytes_read,
                  r.bytes_written},
