@@ -25,11 +25,14 @@ first() {  # WANT CHECKPOINT ARGUMENTS...: checks the tokens before the text, wi
   jq -e '.begin_tokens as $b | .prompt_tokens[:$b | length] == $b' out >/dev/null || fail "other prompt tokens: $(cat out)"
 }
 
-# Models trained here: the beginning of documents in their shards. An end of document is not announced, unless the
-# tokenizer would put another token.
+# Models trained here: the beginning of documents in their shards, else the end of the document before, unless the
+# document mask was on.
 expect 0 shard-data --input text --split paragraphs --tokenizer "$golden/llama3.json" --output plain --validation 0
 train_on plain plain-run
-first "[$end]" plain-run --prompt line; [ ! -s err ] || fail "it is said"
+first "[$end]" plain-run --prompt line; once "<|end_of_text|> (token $end) is put before the text, as between the documents"
+expect 0 train --model model.toml --data plain --output masked-run --steps 1 --global-batch 2 --threads 1 --progress never --document-mask on
+first '[]' masked-run --prompt line; unsaid 'is put before'
+first "[$end]" masked-run; unsaid 'is put before'
 first "[$end]" plain-run
 first '[]' plain-run --prompt line --no-bos
 [ "$(jq '.prompt_tokens[0]' out)" != "$end" ] || fail "there is one all the same"
@@ -56,6 +59,25 @@ expect 0 convert-checkpoint theirs imported --from safetensors
 first "[$begin]" imported --prompt line; once "<|begin_of_text|> (token $begin) is put before the text, as the post_processor of tokenizer.json says"
 first '[]' imported --prompt line --no-bos; unsaid 'is put before'
 first "[$begin]" imported
+# Fine-tuned: the model of a folder whose texts begin with no token gets none either, and one whose texts do begin with
+# one gets what its training documents had before them. All end tokens of the folder end a text.
+expect 0 train --init-from imported --data ended --output on-run --steps 1 --global-batch 2 --threads 1 --progress never
+first "[$end]" on-run --prompt line; once "<|end_of_text|> (token $end) is put before the text"
+mkdir bare && cp theirs/*.safetensors bare && cp "$golden/llama3.json" bare/tokenizer.json
+jq --argjson b "$begin" --argjson e "$end" '.bos_token_id = $b | .eos_token_id = [$e, 7]' theirs/config.json >bare/config.json
+echo '{"eos_token_id": [7, 9]}' >bare/generation_config.json
+expect 0 convert-checkpoint bare bare-imported --from safetensors
+expect 0 train --init-from bare-imported --data plain --output bare-run --steps 1 --global-batch 2 --threads 1 --progress never
+first '[]' bare-imported --prompt line; unsaid 'is put before'
+first '[]' bare-run --prompt line; unsaid 'is put before'
+for model in bare-imported bare-run; do
+  for stop in length end-of-document; do
+    for seed in 1 2 3 4 5 6; do generate --checkpoint $model --threads 1 --prompt line --tokens 3000 --temperature 100 --seed $seed --stop-at $stop --json || fail "exit code $?"; done >out 2>err
+    jq -se --argjson e "$end" 'all([.tokens[] | select(. == $e or . == 7 or . == 9)] == [])' out >/dev/null || fail "an end token is drawn: $model --stop-at $stop"
+  done
+  jq -se 'any(.stopped == "end-of-document")' out >/dev/null || fail "no text has ended"
+done
+
 # A tokenizer that puts no token before a text. Without a prompt a text begins with config.json's bos_token_id, else
 # with an end of document.
 cp "$golden/llama3.json" theirs/tokenizer.json

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 namespace trainyard::generate {
@@ -69,6 +70,14 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std
   return tokenizer;
 }
 
+// All tokens that end documents, and that the tokenizer has.
+std::vector<std::int32_t> ends_for(const data::Tokenizer& tokenizer, const checkpoint::RunState& state) {
+  std::set<std::int32_t> ends{tokenizer.end_of_document()};
+  for (const auto id : checkpoint::end_ids_of(state.provenance))
+    if (id < tokenizer.vocabulary()) ends.insert(id);
+  return {ends.begin(), ends.end()};
+}
+
 Beginning beginning_for(const Options& options, const data::Tokenizer& tokenizer, const checkpoint::RunState& state) {
   if (options.no_begin) return {};
   return beginning_of(state, tokenizer,
@@ -101,6 +110,7 @@ template <class To, class Read> To opened(const Options& options, const Read& re
       const auto& state = reader.state();
       out.step = state.step;
       out.tokenizer = tokenizer_for(options, out.folder, state);
+      out.ends = ends_for(*out.tokenizer, state);
       out.beginning = beginning_for(options, *out.tokenizer, state);
       read(reader, out);
     });

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainyard::generate {
 
@@ -19,6 +20,7 @@ struct Opened {
   std::string folder;  // the checkpoint's
   std::int64_t step = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;
+  std::vector<std::int32_t> ends;  // the tokenizer's end of document, and all that the weights' origin recorded
   Beginning beginning;
 };
 
