@@ -126,7 +126,8 @@ TEST(Question, RefusesWhatItCannotScore) {
            {"{\"context\": \"a\"}", "has neither or both of 'endings' and 'endings_ids'"},
            {"{\"context\": \"a\", \"endings\": []}", "'endings' is no list"},
            {"{\"context\": \"a\", \"endings\": [\"\"]}", "an ending has no tokens"},
-           {"{\"context\": \"a\", \"endings\": [\"b\"], \"answer\": 1}", "'answer' is \"1\", and there are 1 endings"},
+           {"{\"context\": \"a\", \"endings\": [\"b\"], \"answer\": 1}",
+            "'answer' is \"1\", and there is 1 ending, counted from 0"},
            {"{\"context\": \"a\", \"endings\": [\"b\"], \"answer\": -1}", "'answer' is \"-1\""},
            {"{\"context\": \"a\", \"endings\": [\"b\"], \"label\": 0}", "the key \"label\" is not known"},
            {"{\"context_ids\": [1], \"endings\": [\"b\"]}", "'context_ids' goes with"},
@@ -134,6 +135,8 @@ TEST(Question, RefusesWhatItCannotScore) {
            {"{\"context_ids\": [1.5], \"endings_ids\": [[1]]}", "\"1.5\", which is no token"},
            {"{\"context\": \"a\", \"endings\": [\"0123456789abcdefg\"]}",
             "an ending has 17 tokens, the model has room for 16"},
+           {"{\"context\": \"a\", \"endings\": [\"b\", \"c\"], \"answer\": 2}", "there are 2 endings, counted"},
+           {"In the beginning", "file, line 1 is no JSON: \"In the beginning\""},
            {"{\"text\": \"a\"", "file, line 1"}})
     try {
       read(line);

@@ -6,6 +6,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
+#include "tools/generate/prompt.h"
 
 #include <algorithm>
 #include <set>
@@ -29,7 +30,8 @@ std::int64_t characters_in(std::string_view text) {  // beginnings of UTF-8
 class QuestionLine {
  public:
   QuestionLine(const std::string& line, std::string where, const data::Tokenizer& tokenizer)
-      : json_(base::parse_json<nlohmann::ordered_json>(line, where)), where_(std::move(where)), tokenizer_(tokenizer) {
+      : json_(json_of_line(line, where, "{\"context\": \"In\", \"endings\": [\" a\", \" b\"], \"answer\": 0}")),
+        where_(std::move(where)), tokenizer_(tokenizer) {
     if (!json_.is_object()) refuse(where_, "is no object");
   }
 
@@ -170,8 +172,8 @@ Question question_of(const std::string& text, const std::string& where, const da
     take_endings(line, q, has_context ? before.tokens : known_before, room);
     if (const auto* answer = line.find("answer"); answer != nullptr) {
       if (!answer->is_number_unsigned() || answer->get<std::uint64_t>() >= q.parts.size())
-        refuse(where, fmt::format("'answer' is {}, and there are {} endings, counted from 0",
-                                  base::excerpt(answer->dump()), q.parts.size()));
+        refuse(where, fmt::format("'answer' is {}, and there {} {}, counted from 0", base::excerpt(answer->dump()),
+                                  q.parts.size() == 1 ? "is" : "are", base::counted(std::ssize(q.parts), "ending")));
       q.answer = answer->get<std::int64_t>();
     }
   }
