@@ -51,6 +51,23 @@ expect 0 generate --checkpoint begun-run --threads 1 --tokens 20 --prompt line -
 expect 0 generate --checkpoint begun-run --threads 1 --tokens 20 --prompt '<|begin_of_text|>line' --no-bos --temperature 0; same out with "the token in the prompt itself"
 [ "$(head -c 4 with)" = line ] || fail "the text does not begin with its prompt"
 
+# Scores: what precedes contexts and texts is there once, whether the line has it or not, and is named.
+printf '{"context": "line", "endings": [" 1", " 2"]}\n{"text": "line 1"}\n' >bare-lines
+printf '{"context": "<|begin_of_text|>line", "endings": [" 1", " 2"]}\n{"text": "<|begin_of_text|>line 1"}\n' >begun-lines
+expect 0 score --checkpoint begun-run --threads 1 --input bare-lines --json; mv out bare-scores
+once "<|begin_of_text|> (token $begin) is put before the text, as before each document of the training data"
+expect 0 score --checkpoint begun-run --threads 1 --input begun-lines --json; unsaid 'is put before'; same out bare-scores "lines that begin with the token"
+expect 0 generate --checkpoint begun-run --threads 1 --tokens 2 --prompt line --json; mv out made
+jq -c '{context_ids: .prompt_tokens, endings_ids: [.tokens[:1]]}' made >ids-lines
+jq -c '.prompt_tokens + .tokens | {ids: .}' made >>ids-lines
+expect 0 score --checkpoint begun-run --threads 1 --input ids-lines --json; unsaid 'is put before'
+jq -se --slurpfile made made '(.[0].log_likelihoods[0] - $made[0].logprobs[0] | fabs) < 1e-4 and .[1].tokens == ($made[0].prompt_tokens + $made[0].tokens | length) - 1' out >/dev/null || fail "ids: $(cat out)"
+expect 0 score --checkpoint masked-run --threads 1 --input bare-lines --json; once "<|end_of_text|> (token $end) is put before a text and before endings without a context"
+jq -se '.[1].bytes == 6' out >/dev/null || fail "bytes of a text: $(cat out)"
+head -1 bare-lines >one-line
+expect 0 score --checkpoint masked-run --threads 1 --input one-line --json; unsaid 'is put before'; mv out one-scores
+expect 0 score --checkpoint masked-run --threads 1 --input one-line --json --no-bos; same out one-scores "a model that saw nothing before its documents"
+
 # An imported model: its tokenizer's files decide.
 expect 0 convert-checkpoint plain-run theirs --to safetensors
 cp with-template/tokenizer.json theirs

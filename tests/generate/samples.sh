@@ -97,6 +97,16 @@ jq -se --argjson sum "$(jq 'select(.id == "x") | .logprobs[:20] | add' all-1)" '
 mv out scores
 expect 0 score --checkpoint run --input - --no-bos --json --batch 1 <questions
 same out scores "scores in batches of one"
+expect 0 score --checkpoint run --input questions --json; once 'end of document (token 256) is put before the text, as between the documents'
+[ "$(head -1 out)" = "$(head -1 scores)" ] || fail "something is put before ids: $(head -1 out)"
+OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 expect 0 score --checkpoint run --input questions; once 'warning: 4 processes were started, and each writes the whole result: score works on one process'
+OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 expect 0 score --checkpoint run --input questions; unsaid 'warning'
+# A context that is too long loses its beginning, which is said once.
+x=$(printf 'x%.0s' {1..64})
+for line in "$x" xy "$x$x" "$x"; do echo "{\"context\": \"$line\", \"endings\": [\" a\", \" bc\"]}"; done >long-lines
+expect 0 score --checkpoint run --input long-lines --json; once 'warning: 3 contexts did not fit into the 64 tokens that the model can see: their end is kept (context_cut)'
+jq -sec '[.[:4][].context_cut] == [3, null, 67, 3]' out >/dev/null || fail "marks of lines: $(cat out)"
+expect 0 score --checkpoint run --input questions; unsaid 'did not fit'
 expect 0 score --checkpoint run --input questions
 grep -q '^made: [01] of 1 question right, accuracy [01].0000 +- 0.0000$' out && grep -q '^text: 1 text, 20 tokens, perplexity [0-9.]*, [0-9.]* bits per byte$' out || fail "a summary: $(cat out)"
 refused 3 'wrong, line 1: the key "prompt" is not known\|has neither or both' score --checkpoint run --input wrong

@@ -23,17 +23,6 @@ struct Said {
   std::string by;
 };
 
-std::string named(const data::Tokenizer& tokenizer, const Ids& tokens) {
-  std::vector<std::string> parts;
-  for (const auto id : tokens) {
-    auto name = tokenizer.name_of_token(id);
-    if (name.empty() && id == tokenizer.end_of_document()) name = "end of document";
-    parts.push_back(name.empty() ? fmt::format("token {}", id)
-                                 : fmt::format("{} (token {})", base::one_line(name), id));
-  }
-  return fmt::format("{}", fmt::join(parts, " "));
-}
-
 // The first bos_token_id of the imported config.json, if the model has a row for it.
 std::optional<std::int32_t> imported_begin(const checkpoint::RunState& state) {
   const auto id = checkpoint::imported_begin_id(state.provenance);
@@ -60,7 +49,7 @@ void require_rows(const Ids& tokens, const data::Tokenizer& tokenizer, std::int6
   for (const auto id : tokens)
     if (id < 0 || id >= rows)
       throw base::InputError(fmt::format("token {} is to stand before each text, the model's vocabulary has {} tokens",
-                                         named(tokenizer, {id}), rows),
+                                         names_of(tokenizer, {id}), rows),
                              "give the tokenizer of this model (--tokenizer), or --no-bos");
 }
 
@@ -71,8 +60,8 @@ Beginning of_imported(const checkpoint::RunState& state, std::int32_t recorded, 
   out.tokens = given.tokens;
   out.alone = std::move(given.tokens);
   if (!out.tokens.empty())
-    out.reported =
-        fmt::format("{} is put before the text, as {}. --no-bos leaves it out", named(tokenizer, out.tokens), given.by);
+    out.reported = fmt::format("{} is put before the text, as {}. --no-bos leaves it out",
+                               names_of(tokenizer, out.tokens), given.by);
   else out.alone = {imported_begin(state).value_or(tokenizer.end_of_document())};
   return out;
 }
@@ -93,14 +82,15 @@ Beginning of_trained(const checkpoint::RunState& state, std::int32_t recorded, c
     return {{}, {imported_begin(state).value_or(tokenizer.end_of_document())}, ""};
   const Ids begin{recorded >= 0 ? recorded : tokenizer.end_of_document()};
   Beginning out{begin, begin, ""};
-  out.reported = fmt::format("{} is put before the text, as {} of the training data. --no-bos leaves it out",
-                             named(tokenizer, begin), recorded >= 0 ? "before each document" : "between the documents");
+  out.reported =
+      fmt::format("{} is put before the text, as {} of the training data. --no-bos leaves it out",
+                  names_of(tokenizer, begin), recorded >= 0 ? "before each document" : "between the documents");
   if (recorded >= 0) return out;
   if (const auto usual = tokenizer.before_text(); !usual.empty() && usual != begin) {
     out.reported = fmt::format(
         "{} is put before the text, as between the documents of the training data. They do not begin with {}, as the "
         "post_processor of {} has it (shard-data --begin-of-document)",
-        named(tokenizer, begin), named(tokenizer, usual), base::one_line(tokenizer.name()));
+        names_of(tokenizer, begin), names_of(tokenizer, usual), base::one_line(tokenizer.name()));
   }
   return out;
 }
@@ -115,6 +105,17 @@ Beginning beginning_of(const checkpoint::RunState& state, const data::Tokenizer&
                                               : of_trained(state, recorded, tokenizer);
   require_rows(out.tokens, tokenizer, state.model.vocabulary);
   return out;
+}
+
+std::string names_of(const data::Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
+  std::vector<std::string> parts;
+  for (const auto id : tokens) {
+    auto name = tokenizer.name_of_token(id);
+    if (name.empty() && id == tokenizer.end_of_document()) name = "end of document";
+    parts.push_back(name.empty() ? fmt::format("token {}", id)
+                                 : fmt::format("{} (token {})", base::one_line(name), id));
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
 }
 
 bool is_imported(const checkpoint::RunState& state) {

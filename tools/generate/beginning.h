@@ -30,6 +30,9 @@ struct Beginning {
 Beginning beginning_of(const checkpoint::RunState& state, const data::Tokenizer& tokenizer,
                        const data::BeginBeside& beside);
 
+// For example "<|begin_of_text|> (token 128000)".
+std::string names_of(const data::Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens);
+
 bool is_imported(const checkpoint::RunState& state);  // the weights were trained elsewhere, and not here since
 
 }  // namespace trainyard::generate
