@@ -40,7 +40,9 @@ expect 0 shard-data --input text --split paragraphs --tokenizer with-template/to
 train_on ended ended-run
 first "[$end]" ended-run --prompt line; once "<|end_of_text|> (token $end) is put before the text, as between the documents"
 expect 0 shard-data --input text --split paragraphs --tokenizer "$golden/llama3.json" --begin-of-document '<|begin_of_text|>' --output begun --validation 0
-train_on begun begun-run
+# (The model has more rows than the tokenizer has tokens. They count in log probabilities, here and in `score` below.)
+{ cat model.toml; echo 'vocabulary = 800'; } >wide.toml
+expect 0 train --model wide.toml --data begun --output begun-run --steps 1 --global-batch 2 --threads 1 --progress never
 first "[$begin]" begun-run --prompt line; once "<|begin_of_text|> (token $begin) is put before the text, as before each document of the training data"
 first "[$begin]" begun-run; once 'is put before the text'
 first '[]' begun-run --prompt line --no-bos; [ ! -s err ] || fail "what is left out is said"
@@ -67,6 +69,15 @@ jq -se '.[1].bytes == 6' out >/dev/null || fail "bytes of a text: $(cat out)"
 head -1 bare-lines >one-line
 expect 0 score --checkpoint masked-run --threads 1 --input one-line --json; unsaid 'is put before'; mv out one-scores
 expect 0 score --checkpoint masked-run --threads 1 --input one-line --json --no-bos; same out one-scores "a model that saw nothing before its documents"
+
+# A text ends before a token that --stop names, also one that has no text.
+stops=0
+for seed in {1..8}; do
+  expect 0 generate --checkpoint begun-run --threads 1 --prompt line --tokens 2000 --temperature 100 --seed $seed --stop-at length --stop '<|begin_of_text|>' --json
+  jq -e --argjson b "$begin" '.tokens | all(. != $b)' out >/dev/null || fail "the token is in the text"
+  jq -e '.stopped == "stop"' out >/dev/null && stops=$((stops + 1))
+done
+[ $stops -ge 4 ] || fail "the token has ended $stops of 8 texts"
 
 # An imported model: its tokenizer's files decide.
 expect 0 convert-checkpoint plain-run theirs --to safetensors

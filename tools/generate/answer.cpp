@@ -38,13 +38,14 @@ class Answer {
     settings.seed = seed;
     auto tokens = prompt_.tokens;
     Continued out;
-    out.stopped = continue_text(*loaded_.model, settings,
-                                {options_.tokens, options_.stop_at, loaded_.ends, loaded_.tokenizer->vocabulary()},
-                                tokens, [&](std::int32_t token, std::span<const float> logits) {
-                                  const bool goes_on = show(token, logits);
-                                  ++made_;
-                                  return !goes_on ? Go::stop_text : ended() ? Go::stop : Go::on;
-                                });
+    out.stopped = continue_text(
+        *loaded_.model, settings,
+        {options_.tokens, options_.stop_at, loaded_.ends, loaded_.tokenizer->vocabulary(), loaded_.stop_tokens}, tokens,
+        [&](std::int32_t token, std::span<const float> logits) {
+          const bool goes_on = show(token, logits);
+          ++made_;
+          return !goes_on ? Go::stop_text : ended() ? Go::stop : Go::on;
+        });
     out.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(prompt_.tokens.size()), tokens.end());
     return out;
   }

@@ -26,6 +26,7 @@ std::optional<Stopped> Continuation::take(std::span<const float> all, const Show
     choice = allowed_;
   }
   const auto next = sampler_.next(choice, static_cast<std::uint64_t>(made_));
+  if (std::ranges::find(settings_.stop_tokens, next) != settings_.stop_tokens.end()) return Stopped::stop_text;
   if (std::ranges::find(settings_.ends, next) != settings_.ends.end()) return Stopped::end_of_document;
   tokens_.push_back(next);
   ++made_;

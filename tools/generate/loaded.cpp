@@ -78,6 +78,14 @@ std::vector<std::int32_t> ends_for(const data::Tokenizer& tokenizer, const check
   return {ends.begin(), ends.end()};
 }
 
+// Tokens that stop texts name and that decode to nothing, as control pieces do: no text shows them.
+std::vector<std::int32_t> stop_tokens_for(const std::vector<std::string>& stops, const data::Tokenizer& tokenizer) {
+  std::vector<std::int32_t> out;
+  for (const auto& stop : stops)
+    if (const auto id = tokenizer.token_named(stop); id >= 0 && tokenizer.decode({&id, 1}).empty()) out.push_back(id);
+  return out;
+}
+
 Beginning beginning_for(const Options& options, const data::Tokenizer& tokenizer, const checkpoint::RunState& state) {
   if (options.no_begin) return {};
   return beginning_of(state, tokenizer,
@@ -123,6 +131,7 @@ template <class To, class Read> To opened(const Options& options, const Read& re
 Loaded load(const Options& options, const std::optional<std::string>& prompt) {
   return opened<Loaded>(options, [&](checkpoint::Reader& reader, Loaded& out) {
     const auto longest = longest_text(options, reader.state().model);
+    out.stop_tokens = stop_tokens_for(options.stops, *out.tokenizer);
     if (options.prompt_ids) out.prompt = tokens_of_ids(*out.tokenizer, *options.prompt_ids, longest);
     else if (prompt) out.prompt = prompt_tokens(*out.tokenizer, *prompt, longest, out.beginning);
     auto room = longest;

@@ -25,7 +25,8 @@ struct Opened {
 };
 
 struct Loaded : Opened {
-  PromptTokens prompt;  // tokens of the prompt that load() was given
+  std::vector<std::int32_t> stop_tokens;  // those of --stop that have no text
+  PromptTokens prompt;                    // tokens of the prompt that load() was given
   std::unique_ptr<LanguageModel> model;
 };
 

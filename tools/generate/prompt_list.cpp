@@ -88,7 +88,8 @@ class Slot {
  public:
   Slot(const Options& options, const Loaded& loaded, Prompt prompt, std::int64_t number)
       : number_(number), prompt_(std::move(prompt)),
-        text_(options.sampler, {options.tokens, options.stop_at, loaded.ends, loaded.tokenizer->vocabulary()},
+        text_(options.sampler,
+              {options.tokens, options.stop_at, loaded.ends, loaded.tokenizer->vocabulary(), loaded.stop_tokens},
               prompt_.tokens.tokens),
         shown_(*loaded.tokenizer, options.stops, std::span(prompt_.tokens.tokens).subspan(prompt_.tokens.put), {},
                [this](std::string_view more) { written_ += more; }) {}
