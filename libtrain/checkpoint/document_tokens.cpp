@@ -1,8 +1,11 @@
 // Writes and reads the ids of document tokens.
 #include "libtrain/checkpoint/document_tokens.h"
 
+#include "libtrain/checkpoint/companions.h"
+
 #include <algorithm>
 #include <limits>
+#include <set>
 
 namespace trainyard::checkpoint {
 
@@ -22,6 +25,33 @@ template <class To> void copy_ids(const nlohmann::json& from, To& to) {
     const bool list = at->is_array() && !at->empty() && at->size() <= most_ids;
     if (is_id(*at) || (list && std::all_of(at->begin(), at->end(), is_id))) to[key] = *at;
   }
+}
+
+// The ids of a value that is an id or a list of ids.
+std::vector<std::int32_t> ids_of_value(const nlohmann::json& object, const char* key) {
+  auto only = nlohmann::json::object();
+  if (object.is_object()) copy_ids(object, only);
+  const auto at = only.find(key);
+  if (at == only.end()) return {};
+  return at->is_array() ? at->get<std::vector<std::int32_t>>() : std::vector{at->get<std::int32_t>()};
+}
+
+const nlohmann::json* member_in(const nlohmann::json& json, const char* key) {
+  if (!json.is_object()) return nullptr;
+  const auto at = json.find(key);
+  return at == json.end() ? nullptr : &*at;
+}
+
+// Whether ids of the import mean the same tokens in this run: its tokenizer is a file of the import, or there is none.
+bool has_tokenizer_of_import(const nlohmann::json& provenance, const nlohmann::json& record) {
+  if (provenance.contains("imported_from")) return true;
+  const auto *tokenizer = member_in(provenance, "tokenizer"), *files = member_in(record, "files");
+  const auto* crc = tokenizer == nullptr ? nullptr : member_in(*tokenizer, "crc32c");
+  if (crc == nullptr || files == nullptr || !files->is_array()) return false;
+  return std::any_of(files->begin(), files->end(), [&](const auto& file) {
+    const auto* of_file = member_in(file, "crc32c");
+    return of_file != nullptr && *of_file == *crc;
+  });
 }
 
 }  // namespace
@@ -54,6 +84,43 @@ void keep_token_ids(const nlohmann::json& config, nlohmann::json& provenance) {
 void give_token_ids(const nlohmann::json& provenance, nlohmann::ordered_json& config) {
   const auto found = provenance.is_object() ? provenance.find("token_ids") : provenance.end();
   if (provenance.is_object() && found != provenance.end() && found->is_object()) copy_ids(*found, config);
+}
+
+void keep_end_ids(const nlohmann::json& generation, nlohmann::json& record) {
+  if (const auto ids = ids_of_value(generation, "eos_token_id"); !ids.empty())
+    record["generation"] = {{"eos_token_id", ids}};
+}
+
+std::vector<std::int32_t> end_ids_of(const nlohmann::json& provenance) {
+  std::set<std::int32_t> ids;
+  if (const auto end = document_ids_of(provenance).end; end >= 0) ids.insert(end);
+  const auto add = [&](const nlohmann::json* from) {
+    if (from == nullptr) return;
+    for (const auto id : ids_of_value(*from, "eos_token_id")) ids.insert(id);
+  };
+  add(member_in(provenance, "token_ids"));
+  const auto* record = member_in(provenance, "hugging_face");
+  if (record != nullptr && has_tokenizer_of_import(provenance, *record)) {
+    const auto config = nlohmann::json::parse(recorded_config(provenance), nullptr, false);
+    add(&config);
+    add(member_in(*record, "generation"));
+  }
+  return {ids.begin(), ids.end()};
+}
+
+std::optional<bool> imported_begins_texts(const nlohmann::json& provenance) {
+  const auto* record = member_in(provenance, "hugging_face");
+  const auto* begins = record == nullptr ? nullptr : member_in(*record, "texts_begin_with_a_token");
+  return begins != nullptr && begins->is_boolean() ? std::optional(begins->get<bool>()) : std::nullopt;
+}
+
+std::int32_t imported_begin_id(const nlohmann::json& provenance) {
+  const auto* kept = member_in(provenance, "token_ids");
+  auto ids = kept == nullptr ? std::vector<std::int32_t>() : ids_of_value(*kept, "bos_token_id");
+  const auto* record = member_in(provenance, "hugging_face");
+  if (ids.empty() && record != nullptr && has_tokenizer_of_import(provenance, *record))
+    ids = ids_of_value(nlohmann::json::parse(recorded_config(provenance), nullptr, false), "bos_token_id");
+  return ids.empty() ? -1 : ids.front();
 }
 
 }  // namespace trainyard::checkpoint

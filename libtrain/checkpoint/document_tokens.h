@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace trainyard::checkpoint {
 
@@ -21,5 +23,17 @@ DocumentIds document_ids_of(const nlohmann::json& provenance);
 // stores them unchanged, and an export writes them back.
 void keep_token_ids(const nlohmann::json& config, nlohmann::json& provenance);
 void give_token_ids(const nlohmann::json& provenance, nlohmann::ordered_json& config);
+
+// Keeps the end tokens of a generation_config.json in provenance.hugging_face, `record`. They may be more than those of
+// config.json.
+void keep_end_ids(const nlohmann::json& generation, nlohmann::json& record);
+// All ids that are known to end texts, each once: those of DocumentIds and of the imported config.json and
+// generation_config.json. A run that began with imported weights keeps them if it has the tokenizer file of the import.
+std::vector<std::int32_t> end_ids_of(const nlohmann::json& provenance);
+// Whether texts of the imported weights begin with a token. Nothing: the weights were not imported, or an older import
+// did not record it. The record stays when a run begins with the weights.
+std::optional<bool> imported_begins_texts(const nlohmann::json& provenance);
+// The first bos_token_id of the imported config.json; -1: none.
+std::int32_t imported_begin_id(const nlohmann::json& provenance);
 
 }  // namespace trainyard::checkpoint

@@ -304,13 +304,18 @@ bool texts_begin_with_a_token(const std::string& folder, const nlohmann::json& c
   return steps != found->end() && steps->is_array() && std::any_of(steps->begin(), steps->end(), begins);
 }
 
-// Records the token that ends a document, and the token that begins one if the model was fed it.
+// Records the token that ends a document, and the token that begins one if the model was fed it. What a run that begins
+// with these weights shall know is in the record of the folder, which its checkpoints keep.
 void record_document_tokens(const std::string& folder, nlohmann::json& provenance) try {
   const auto config = object_beside(folder, "config.json");
   DocumentIds ids{id_in(config, "eos_token_id"), id_in(config, "bos_token_id")};
   if (ids.begin >= 0 && !texts_begin_with_a_token(folder, config)) ids.begin = -1;
   if (ids.end >= 0 || ids.begin >= 0) provenance["document_tokens"] = document_ids_to_json(ids);
   keep_token_ids(config, provenance);
+  const auto record = provenance.find("hugging_face");
+  if (record == provenance.end()) return;
+  keep_end_ids(object_beside(folder, "generation_config.json"), *record);
+  (*record)["texts_begin_with_a_token"] = ids.begin >= 0 || texts_begin_with_a_token(folder, config);
 } catch (const base::InputError&) {  // too long or unreadable: the ids stay unknown
 }
 
@@ -329,9 +334,9 @@ RunState state_of(const Source& source, const ImportOptions& options, std::vecto
   s.versions = options.versions;
   s.provenance = {{"imported_from", base::text_of_path(source.path)}, {"model_type", source.is.family->model_type}};
   record_tokenizer(source.files.folder(), options, s.provenance, notes);
-  record_document_tokens(source.files.folder(), s.provenance);
   if (source.config.size() <= most_kept_config && base::is_utf8(source.config))
     s.provenance["hugging_face"] = record_of_model(source.files.folder(), source.config);
+  record_document_tokens(source.files.folder(), s.provenance);
   if (options.isa) s.isa = options.isa(s.dtype);
   // Nothing proves that an interrupted start read the same tensors, so the name is unique and each start begins anew.
   s.writer = fmt::format("import {} {}", ::getpid(), base::real_clock().now());

@@ -117,7 +117,12 @@ TEST_F(Beginning, OfAModelThatWasTrainedHere) {
   const auto end = generate::beginning_of(trained(-1), *plain, {});
   EXPECT_EQ(end.tokens, Ids{705});
   EXPECT_EQ(end.alone, Ids{705});
-  EXPECT_EQ(end.reported, "") << "an end of document is what everybody expects";
+  EXPECT_TRUE(has(end.reported, "<|end_of_text|> (token 705) is put before the text, as between the documents"))
+      << end.reported;
+  EXPECT_TRUE(has(end.reported, "--no-bos leaves it out")) << end.reported;
+  const auto bytes = data::make_tokenizer("bytes");
+  EXPECT_TRUE(has(generate::beginning_of(state({{"data", "shards"}}), *bytes, {}).reported,
+                  "end of document (token 256) is put before the text"));
   const auto begin = generate::beginning_of(trained(704), *plain, {});
   EXPECT_EQ(begin.tokens, Ids{704});
   EXPECT_EQ(begin.alone, Ids{704});
@@ -129,6 +134,50 @@ TEST_F(Beginning, OfAModelThatWasTrainedHere) {
   EXPECT_EQ(other.tokens, Ids{705});
   EXPECT_TRUE(has(other.reported, "<|end_of_text|> (token 705) is put before the text")) << other.reported;
   EXPECT_TRUE(has(other.reported, "do not begin with <|begin_of_text|> (token 704)")) << other.reported;
+}
+
+// Under the document mask no document saw the end of another one. Its own begin token it saw.
+TEST_F(Beginning, OfAModelWhoseDocumentsSawThemselvesAlone) {
+  const auto plain = with(nullptr);
+  for (const auto* mask : {"on", "off"}) {
+    auto ended = trained(-1), begun = trained(704);
+    ended.identity["document_mask"] = begun.identity["document_mask"] = mask;
+    const auto end = generate::beginning_of(ended, *plain, {});
+    EXPECT_EQ(end.tokens, mask == std::string("on") ? Ids() : Ids{705});
+    EXPECT_EQ(end.reported.empty(), mask == std::string("on"));
+    EXPECT_EQ(end.alone, Ids{705}) << "a text needs a token to begin with";
+    EXPECT_EQ(generate::beginning_of(begun, *plain, {}).tokens, Ids{704});
+  }
+}
+
+// A run that began with imported weights, and whose shards have no begin token.
+TEST_F(Beginning, OfAModelThatWasTrainedOn) {
+  const auto plain = with(nullptr), templated = with(llama());
+  const auto of = [](const json& record, const data::Tokenizer& tokenizer) {
+    return generate::beginning_of(state({{"data", "shards"},
+                                         {"document_tokens", {{"end", 705}}},
+                                         {"weights_from", "imported, step 0"},
+                                         {"tokenizer", {{"name", "tokenizer.json"}, {"crc32c", 7}}},
+                                         {"hugging_face", record}}),
+                                  tokenizer, {});
+  };
+  const json files = json::array({{{"name", "tokenizer.json"}, {"bytes", 1}, {"crc32c", 7}}});
+  json record{{"config", R"({"bos_token_id": 704})"}, {"files", files}, {"texts_begin_with_a_token", false}};
+  const auto none = of(record, *plain);
+  EXPECT_EQ(none.tokens, Ids()) << "as before the prompts of the imported model";
+  EXPECT_EQ(none.alone, Ids{704});
+  EXPECT_EQ(none.reported, "");
+  record["texts_begin_with_a_token"] = true;
+  EXPECT_EQ(of(record, *plain).tokens, Ids{705});
+  EXPECT_EQ(of(record, *data::make_tokenizer("bytes")).tokens, Ids{256});
+  // Older imports recorded no word about it.
+  record.erase("texts_begin_with_a_token");
+  EXPECT_EQ(of(record, *plain).tokens, Ids{705}) << "there is a bos_token_id";
+  record["config"] = "{}";
+  EXPECT_EQ(of(record, *plain).tokens, Ids());
+  EXPECT_EQ(of(record, *templated).tokens, Ids{705});
+  record["config"] = "damaged";
+  EXPECT_EQ(of(record, *plain).tokens, Ids());
 }
 
 TEST_F(Beginning, OfAnImportedModel) {

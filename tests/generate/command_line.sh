@@ -15,15 +15,19 @@ trained() {  # TOKENIZER NAME
 trained bytes run
 g=(generate --checkpoint run --threads 1)
 
-# A prompt is the same prompt whatever its source. One line feed at the end of a file is not part of it.
+# A prompt is the same prompt whatever its source. A line feed at the end of a file counts. What is put before the prompt
+# is named.
 "${g[@]}" --prompt 'the cat' --tokens 20 >plain 2>err || fail "exit code $?"
-[ ! -s err ] || fail "stderr is no terminal, and yet: $(cat err)"
-printf 'the cat\n' >prompt.txt
+grep -q '^generate: end of document (token 256) is put before the text, as between the documents' err && [ "$(grep -c generate: err)" = 1 ] || fail "stderr is no terminal: $(cat err)"
+printf 'the cat' >prompt.txt
 "${g[@]}" --prompt-file prompt.txt --tokens 20 >other && same plain other "--prompt-file"
 printf 'the cat' | "${g[@]}" --prompt - --tokens 20 >other && same plain other "--prompt -"
 "${g[@]}" --prompt-file - --tokens 20 <prompt.txt >other && same plain other "--prompt-file -"
-printf 'the cat\n\n' | "${g[@]}" --prompt - --tokens 1 >other
-[ "$(head -1 other)" = "the cat" ] && [ "$(wc -l <other)" -ge 2 ] || fail "only one line feed is left out: $(od -c other)"
+"${g[@]}" --prompt $'the cat\n\n' --tokens 20 --json | jq 'del(.checkpoint)' >plain.json
+[ "$(jq -c '.prompt_tokens[-3:]' plain.json)" = '[116,10,10]' ] || fail "no line feeds: $(cat plain.json)"
+printf 'the cat\n\n' >ended.txt
+"${g[@]}" --prompt-file ended.txt --tokens 20 --json | jq 'del(.checkpoint)' >other && same plain.json other "line feeds at the end of a file"
+"${g[@]}" --prompt - --tokens 20 --json <ended.txt | jq 'del(.checkpoint)' >other && same plain.json other "line feeds at the end of standard input"
 [ "$(head -c 7 plain)" = "the cat" ] || fail "the prompt is not shown"
 for threads in 2 3; do generate --checkpoint run --threads $threads --prompt 'the cat' --tokens 20 >other && same plain other "$threads threads"; done
 
@@ -40,7 +44,7 @@ generate --checkpoint pair --threads 1 --prompt 'the cat' --tokens 20 >other && 
 iconv -f UTF-8 -t UTF-8 <noise >/dev/null || fail "stdout is no UTF-8"
 "${g[@]}" --prompt "$(printf 'a\377b\342\202')" --tokens 5 | iconv -f UTF-8 -t UTF-8 >/dev/null || fail "a broken prompt makes broken text"
 { "${g[@]}" --prompt 'the cat' --tokens 1000000 --stop-at length 2>err; echo $? >code; } | head -c 30 >other
-[ "$(cat code)" = 0 ] && [ ! -s err ] || fail "a reader that goes away: exit code $(cat code), $(cat err)"
+[ "$(cat code)" = 0 ] && ! grep -v 'is put before\|--no-bos leaves it out' err || fail "a reader that goes away: exit code $(cat code), $(cat err)"
 [ "$(head -c 7 other)" = "the cat" ] || fail "nothing was shown"
 if command -v script >/dev/null; then
   SHELL=$(command -v bash) script -qec "${g[*]} --prompt cat --tokens 9 --stop-at length >other" typed >/dev/null </dev/null
@@ -87,14 +91,32 @@ refused 3 "the prompt has $context tokens, .* room for $((context - 1)) " "${g[@
 # Several processes, each with a text of its own, are seldom intended: the first process warns.
 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 "${g[@]}" --tokens 2 >other 2>err && grep -q 'warning: 4 processes were started' err || fail "several processes: $(cat err)"
 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "${g[@]}" --tokens 2 >other 2>err && grep -q 'warning: 2 processes were started' err || fail "several tasks: $(cat err)"
-OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 "${g[@]}" --tokens 2 >other 2>err && [ ! -s err ] || fail "the second process speaks, too: $(cat err)"
-OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 "${g[@]}" --tokens 2 >other 2>err && [ ! -s err ] || fail "one process is warned: $(cat err)"
+OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 "${g[@]}" --tokens 2 >other 2>err && ! grep warning err || fail "the second process speaks, too: $(cat err)"
+OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 "${g[@]}" --tokens 2 >other 2>err && ! grep warning err || fail "one process is warned: $(cat err)"
 for wrong in 0 -1 1000001 99999999999999999999 many; do refused 2 '--tokens' "${g[@]}" --tokens $wrong; done
 for wrong in -0.5 nan -nan inf 101 warm; do refused 2 '--temperature' "${g[@]}" --temperature=$wrong; done
 for wrong in 0 -1 nan 1.01; do refused 2 '--top-p' "${g[@]}" --top-p=$wrong; done
 refused 2 '--top-k' "${g[@]}" --top-k=-1
 refused 2 'num-return-sequences is not known' "${g[@]}" --num-return-sequences 3; said 'here it is --samples'
 refused 2 '--stop-at' "${g[@]}" --stop-at never
+for ids in '1 2 3' '1;2' 1.5 '1,x' 99999999999; do refused 2 '--prompt-ids: .* is no token id; ids are whole numbers, separated by commas: 1,2,3' "${g[@]}" --prompt-ids "$ids"; done
+expect 0 "${g[@]}" --prompt-ids 256,116,104,101 --tokens 2
+refused 2 '--stop "." is no UTF-8' "${g[@]}" --stop $'\377'
+refused 2 '--stop is empty' "${g[@]}" --stop ''
+
+# Texts that end a continuation: the same text, cut before the first of them; in JSON, in several samples, and in a batch.
+s=("${g[@]}" --prompt 'the cat' --tokens 60 --stop-at length --temperature 0.9 --seed 2)
+"${s[@]}" --json 2>err >json; text=$(jq -r .text json | tr -d '\0')
+[ "${#text}" -gt 20 ] && [[ $text != *$'\n'* ]] || fail "another text is needed: $(cat json)"
+two=${text:12:2}; head=${text%%"$two"*}
+"${s[@]}" --stop nowhere >other && [ "$(tr -d '\0' <other)" = "the cat$text" ] || fail "a text that never comes: $(cat other)"
+"${s[@]}" --stop nowhere --stop "$two" >other && [ "$(cat other)" = "the cat$head" ] || fail "--stop '$two': $(cat other)"
+"${s[@]}" --stop "$two" --json | jq -e --arg head "$head" --argjson all "$(jq .tokens json)" '(.tokens | length) as $n | .text == $head and .stopped == "stop" and $n < 60 and $n == (.logprobs | length) and .tokens == $all[:$n]' >/dev/null || fail "--stop in JSON: $("${s[@]}" --stop "$two" --json)"
+"${s[@]}" --stop "$two" --samples 1 --json | jq -e --arg head "$head" '.samples[0] | .text == $head and .stopped == "stop"' >/dev/null || fail "--stop in samples"
+printf '"the cat"\n{"ids": [1, 2]}\n"a dog"\n' >prompts
+"${s[@]:0:5}" "${s[@]:7}" --stop "$two" --prompts prompts --batch 2 >other || fail "--stop in a batch"
+head -1 other | jq -e --arg head "$head" '.text == $head and .stopped == "stop"' >/dev/null || fail "--stop in a batch: $(cat other)"
+echo 'the cat' | "${s[@]:0:5}" "${s[@]:7}" --stop "$two" --interactive >other && [ "$(head -1 other)" = "the cat$head" ] || fail "--stop in answers: $(cat other)"
 refused 3 'no such checkpoint' generate --checkpoint missing
 refused 3 'holds no whole checkpoint' generate --checkpoint data-run
 mkdir foreign && echo '{}' >foreign/config.json && : >foreign/model.safetensors

@@ -35,7 +35,7 @@ std::vector<plan::ModelConfig> models() {
   return all;
 }
 
-generate::ContinuationSettings bytes(std::int64_t tokens, StopAt stop) { return {tokens, stop, 256, 257}; }
+generate::ContinuationSettings bytes(std::int64_t tokens, StopAt stop) { return {tokens, stop, {256}, 257}; }
 
 struct Text {
   Tokens tokens;
@@ -162,6 +162,33 @@ TEST(Continuation, HowATextEnds) {
                           [&](auto, auto) { return ++shown == 4 ? Go::stop : Go::on; }),
             Stopped::reader);
   EXPECT_EQ(tokens.size(), 5u);
+}
+
+TEST(Continuation, EachEndTokenEnds) {
+  SavedRun saved;
+  checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
+  generate::LanguageModel model(reader, 1);
+  const generate::SamplerSettings flat{100, 0, 5, 1};
+  const auto plain = text_of(model, flat, {12, StopAt::end_of_document, {}, 257}, {256, 72});
+  const auto second = plain.tokens[6];
+  const auto ended = text_of(model, flat, {12, StopAt::end_of_document, {256, second}, 257}, {256, 72});
+  EXPECT_EQ(ended.stopped, Stopped::end_of_document);
+  const auto at = std::find(plain.tokens.begin() + 2, plain.tokens.end(), second);
+  EXPECT_EQ(ended.tokens, Tokens(plain.tokens.begin(), at));
+  const auto on = text_of(model, flat, {1500, StopAt::length, {256, second}, 257}, {256, 72});
+  EXPECT_EQ(on.stopped, Stopped::length);
+  EXPECT_EQ(std::count(on.tokens.begin() + 2, on.tokens.end(), second), 0);
+}
+
+// A model may have more rows than its tokenizer has tokens: they are never drawn, and count in the softmax.
+TEST(Continuation, RowsWithoutATokenAreShownAndNotDrawn) {
+  SavedRun saved;
+  checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
+  generate::LanguageModel model(reader, 1);
+  const auto few = text_of(model, {100, 0, 5, 1}, {300, StopAt::end_of_document, {}, 60}, {256, 72});
+  ASSERT_EQ(few.tokens.size(), 302u);
+  EXPECT_LT(*std::max_element(few.tokens.begin() + 2, few.tokens.end()), 60);
+  for (const auto& logits : few.logits) ASSERT_EQ(logits.size(), 257u);
 }
 
 TEST(Continuation, APromptMayFillTheContext) {

@@ -92,10 +92,46 @@ TEST(Question, EndingsFollowTheContext) {
   const auto cut = read(R"({"context": "abcdef", "endings": ["gh"]})", 4);
   EXPECT_EQ(cut.parts[0].tokens, (std::vector<std::int32_t>{'d', 'e', 'f', 'g', 'h'}));
   EXPECT_EQ(cut.parts[0].first, 3u);
+  EXPECT_EQ(cut.cut, 4) << "three letters, and what was put before them";
+  EXPECT_EQ(read(R"({"context": "abcdef", "endings": ["g", "gh"]})", 7).cut, 1) << "of the ending that leaves least";
+  EXPECT_EQ(q.cut, 0);
   const auto ids = read(R"({"context_ids": [1, 2], "endings_ids": [[3], [4, 5]]})");
-  EXPECT_EQ(ids.parts[1].tokens, (std::vector<std::int32_t>{256, 1, 2, 4, 5}));
+  EXPECT_EQ(ids.parts[1].tokens, (std::vector<std::int32_t>{1, 2, 4, 5})) << "nothing is put before ids";
+  EXPECT_FALSE(ids.put);
+  const auto alone = read(R"({"endings_ids": [[3], [4, 5]]})");
+  EXPECT_EQ(alone.parts[1].tokens, (std::vector<std::int32_t>{256, 4, 5})) << "the model needs a token to begin with";
+  EXPECT_TRUE(alone.put);
   EXPECT_EQ(ids.characters, (std::vector<std::int64_t>{0, 0}));
   EXPECT_EQ(read(R"({"endings": ["a"]})", 4, {{}, {256}, ""}).parts[0].tokens, (std::vector<std::int32_t>{256, 'a'}));
+}
+
+// A space at the beginning of an ending separates it from its context.
+TEST(Question, CharactersOfAnEnding) {
+  const auto q =
+      read(R"({"context": "a", "endings": [" dog", "dog", "  dog", " ", " \u00e9t\u00e9", "\ndog"], "answer": 1})");
+  EXPECT_EQ(q.characters, (std::vector<std::int64_t>{3, 3, 4, 1, 3, 4}));
+}
+
+// What texts begin with is there once, and is not scored. Here that is "<s>", ids 60, 115 and 62 of bytes.
+TEST(Question, WhatTextsBeginWithIsThereOnce) {
+  const generate::Beginning three{{60, 115, 62}, {60, 115, 62}, ""};
+  const auto with = read(R"({"context": "<s>ab", "endings": ["c"]})", 16, three),
+             without = read(R"({"context": "ab", "endings": ["c"]})", 16, three),
+             ids = read(R"({"context_ids": [60, 115, 62, 97, 98], "endings_ids": [[99]]})", 16, three);
+  for (const auto* q : {&with, &without, &ids}) {
+    EXPECT_EQ(q->parts[0].tokens, (std::vector<std::int32_t>{60, 115, 62, 97, 98, 99}));
+    EXPECT_EQ(scored(q->parts[0]), std::vector<std::int32_t>{99});
+    EXPECT_EQ(q->put, q == &without);
+  }
+  const auto text = read(R"({"text": "<s>ab"})", 16, three), plain = read(R"({"text": "ab"})", 16, three),
+             of_ids = read(R"({"ids": [60, 115, 62, 97, 98]})", 16, three);
+  EXPECT_EQ(text.parts[0].tokens, plain.parts[0].tokens);
+  EXPECT_EQ(scored(text.parts[0]), (std::vector<std::int32_t>{97, 98}));
+  EXPECT_EQ(scored(plain.parts[0]), (std::vector<std::int32_t>{97, 98}));
+  EXPECT_TRUE(plain.put && !text.put && !of_ids.put);
+  EXPECT_EQ(scored(of_ids.parts[0]), (std::vector<std::int32_t>{115, 62, 97, 98})) << "ids are as they are";
+  EXPECT_EQ(plain.bytes, 2);
+  EXPECT_EQ(text.bytes, 0) << "bytes have no tokens with names";
 }
 
 // Every token is in one part, and the last part sees as much as fits.
@@ -126,7 +162,8 @@ TEST(Question, RefusesWhatItCannotScore) {
            {"{\"context\": \"a\"}", "has neither or both of 'endings' and 'endings_ids'"},
            {"{\"context\": \"a\", \"endings\": []}", "'endings' is no list"},
            {"{\"context\": \"a\", \"endings\": [\"\"]}", "an ending has no tokens"},
-           {"{\"context\": \"a\", \"endings\": [\"b\"], \"answer\": 1}", "'answer' is \"1\", and there are 1 endings"},
+           {"{\"context\": \"a\", \"endings\": [\"b\"], \"answer\": 1}",
+            "'answer' is \"1\", and there is 1 ending, counted from 0"},
            {"{\"context\": \"a\", \"endings\": [\"b\"], \"answer\": -1}", "'answer' is \"-1\""},
            {"{\"context\": \"a\", \"endings\": [\"b\"], \"label\": 0}", "the key \"label\" is not known"},
            {"{\"context_ids\": [1], \"endings\": [\"b\"]}", "'context_ids' goes with"},
@@ -134,6 +171,8 @@ TEST(Question, RefusesWhatItCannotScore) {
            {"{\"context_ids\": [1.5], \"endings_ids\": [[1]]}", "\"1.5\", which is no token"},
            {"{\"context\": \"a\", \"endings\": [\"0123456789abcdefg\"]}",
             "an ending has 17 tokens, the model has room for 16"},
+           {"{\"context\": \"a\", \"endings\": [\"b\", \"c\"], \"answer\": 2}", "there are 2 endings, counted"},
+           {"In the beginning", "file, line 1 is no JSON: \"In the beginning\""},
            {"{\"text\": \"a\"", "file, line 1"}})
     try {
       read(line);

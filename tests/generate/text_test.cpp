@@ -2,6 +2,7 @@
 #include "libtrain/base/error.h"
 #include "tests/scratch.h"
 #include "tools/generate/prompt.h"
+#include "tools/generate/shown_text.h"
 #include "tools/generate/text_stream.h"
 #include "tools/generate/utf8.h"
 
@@ -156,6 +157,85 @@ TEST(TextStream, ATokenCostsTheSameHoweverLongTheText) {
   EXPECT_LT(pieces.decoded, 20000u * 50);
 }
 
+// What a text is up to its stop text: by the definition, prefix by prefix.
+std::pair<std::string, bool> until_stop(const std::string& text, const std::vector<std::string>& stops) {
+  for (std::size_t end = 1; end <= text.size(); ++end) {
+    const auto so_far = text.substr(0, end);
+    std::size_t longest = 0;
+    for (const auto& stop : stops)
+      if (so_far.ends_with(stop)) longest = std::max(longest, stop.size());
+    if (longest > 0) return {so_far.substr(0, end - longest), true};
+  }
+  return {text, false};
+}
+
+TEST(StopTexts, TheFirstThatIsCompleteEndsTheText) {
+  std::mt19937 random(3);
+  std::size_t stopped = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const auto word = [&](std::size_t most) {
+      std::string out;
+      for (auto n = 1 + random() % most; n > 0; --n) out += static_cast<char>('a' + random() % 2);
+      return out;
+    };
+    const std::vector<std::string> stops{word(6), word(4), word(6)};
+    const auto text = word(14);
+    std::string written;
+    generate::StopTexts stop(stops, [&](std::string_view more) { written += more; });
+    for (std::size_t at = 0; at < text.size() && !stop.found();) {
+      const auto n = 1 + random() % 3;
+      stop.push(std::string_view(text).substr(at, n));
+      at += n;
+      EXPECT_TRUE(text.starts_with(written));
+    }
+    stop.finish();
+    const auto [want, found] = until_stop(text, stops);
+    EXPECT_EQ(written, want) << text << ": " << stops[0] << " " << stops[1] << " " << stops[2];
+    EXPECT_EQ(stop.found(), found);
+    stopped += found ? 1 : 0;
+  }
+  EXPECT_GT(stopped, 500u);
+  EXPECT_LT(stopped, 2900u);
+}
+
+// What cannot begin a stop text is written at once.
+TEST(StopTexts, HoldsBackNoMoreThanItMust) {
+  std::string written;
+  const std::vector<std::string> stops{"User:"};
+  generate::StopTexts stop(stops, [&](std::string_view more) { written += more; });
+  stop.push("yes\nUs");
+  EXPECT_EQ(written, "yes\n");
+  stop.push("ed UUser");
+  EXPECT_EQ(written, "yes\nUsed U");
+  stop.finish();
+  EXPECT_EQ(written, "yes\nUsed UUser");
+}
+
+// Tokens 257 to 260 are words, so that stop texts begin and end in the midst of tokens.
+TEST(ShownText, EndsInTheMidstOfATokenBehindThePrompt) {
+  const Pieces pieces;
+  const auto shown = [&](const std::vector<std::string>& stops, const std::vector<std::int32_t>& prompt,
+                         const std::vector<std::int32_t>& tokens) {
+    std::string out;
+    const auto write = [&](std::string_view more) { out += more; };
+    generate::ShownText text(pieces, stops, prompt, write, write);
+    std::size_t pushed = 0;
+    bool goes_on = true;
+    for (const auto token : tokens)
+      if (goes_on) goes_on = text.push(token), ++pushed;
+    goes_on = text.finish();
+    return fmt::format("{}|{}{}", out, pushed, goes_on ? "" : " stopped");
+  };
+  EXPECT_EQ(shown({}, {257}, {258, 257}), "the cat the|2");
+  EXPECT_EQ(shown({"he"}, {257}, {258, 257, 258}), "the cat t|2 stopped") << "not in the prompt";
+  EXPECT_EQ(shown({"t t"}, {257}, {258, 257, 258}), "the ca|2 stopped") << "across two tokens";
+  EXPECT_EQ(shown({" cat the"}, {257}, {258, 257, 258}), "the|2 stopped");
+  EXPECT_EQ(shown({"e c"}, {257}, {258}), "the cat|1") << "its beginning lies in the prompt";
+  EXPECT_EQ(shown({"t\xC3\xA9"}, {257}, {260, 257}), "the \xC3\xA9|1 stopped");
+  EXPECT_EQ(shown({"\xE2\x82\xAC"}, {257}, {0xE2, 0x82, 0xAC, 258}), "the|3 stopped") << "a character of three tokens";
+  EXPECT_EQ(shown({"\xEF\xBF\xBD"}, {257}, {0xE2, 0x82}), "the|2 stopped") << "seen when the text ends";
+}
+
 TEST(Prompt, Tokens) {
   const auto bytes = data::make_tokenizer("bytes");
   const generate::Beginning end{{256}, {256}, ""};
@@ -228,6 +308,11 @@ TEST(Prompt, WhatTheTokenizerLacksIsNamed) {
 TEST(Prompt, Sources) {
   EXPECT_EQ(generate::read_prompt("a\n", std::nullopt), "a\n");
   EXPECT_EQ(generate::read_prompt(std::nullopt, std::nullopt), "");
+  const testing::Scratch files;
+  for (const std::string text : {"a", "a\n", "a\r\n\n", "\n"}) {
+    testing::spit(files.path + "/prompt", text);
+    EXPECT_EQ(generate::read_prompt(std::nullopt, files.path + "/prompt"), text);
+  }
   EXPECT_THROW(generate::read_prompt("", std::nullopt), base::UsageError);
   EXPECT_THROW(generate::read_prompt("a", "b"), base::UsageError);
   EXPECT_THROW(generate::read_prompt(std::nullopt, "/nonexistent"), base::InputError);

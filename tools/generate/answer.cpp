@@ -2,7 +2,7 @@
 #include "tools/generate/answer.h"
 
 #include "libtrain/base/here_and_now.h"
-#include "tools/generate/text_stream.h"
+#include "tools/generate/shown_text.h"
 #include "tools/generate/utf8.h"
 
 #include <fmt/format.h>
@@ -32,53 +32,50 @@ class Answer {
   bool ended() const { return output_.gone() || interrupted_(); }
   std::int64_t made() const { return made_; }  // new tokens of all continuations
 
-  Continued run(std::uint64_t seed, const std::function<void(std::int32_t, std::span<const float>)>& show) {
+  // `show` returns whether the text goes on.
+  Continued run(std::uint64_t seed, const std::function<bool(std::int32_t, std::span<const float>)>& show) {
     auto settings = options_.sampler;
     settings.seed = seed;
     auto tokens = prompt_.tokens;
     Continued out;
     out.stopped = continue_text(
         *loaded_.model, settings,
-        {options_.tokens, options_.stop_at, loaded_.tokenizer->end_of_document(), loaded_.tokenizer->vocabulary()},
-        tokens, [&](std::int32_t token, std::span<const float> logits) {
-          show(token, logits);
+        {options_.tokens, options_.stop_at, loaded_.ends, loaded_.tokenizer->vocabulary(), loaded_.stop_tokens}, tokens,
+        [&](std::int32_t token, std::span<const float> logits) {
+          const bool goes_on = show(token, logits);
           ++made_;
-          return ended() ? Go::stop : Go::on;
+          return !goes_on ? Go::stop_text : ended() ? Go::stop : Go::on;
         });
     out.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(prompt_.tokens.size()), tokens.end());
     return out;
   }
 
   void print_text(std::uint64_t seed) {
-    TextStream stream(*loaded_.tokenizer, [&](std::string_view text) { output_.write(text); });
-    push_prompt(stream);
-    run(seed, [&](std::int32_t token, std::span<const float>) { stream.push(token); });
-    stream.finish();
+    const auto write = [&](std::string_view more) { output_.write(more); };
+    ShownText text(*loaded_.tokenizer, options_.stops, shown_prompt(), write, write);
+    run(seed, [&](std::int32_t token, std::span<const float>) { return text.push(token); });
+    text.finish();
     output_.write("\n");
   }
 
   nlohmann::ordered_json json(std::uint64_t seed) {
-    std::string text;
-    bool continuation = false;
-    TextStream stream(*loaded_.tokenizer, [&](std::string_view more) {
-      if (continuation) text += more;
-    });
-    push_prompt(stream);
-    continuation = true;
+    std::string written;
+    ShownText text(*loaded_.tokenizer, options_.stops, shown_prompt(), {},
+                   [&](std::string_view more) { written += more; });
     std::vector<double> log_probabilities;
-    const auto made = run(seed, [&](std::int32_t token, std::span<const float> logits) {
-      stream.push(token);
+    auto made = run(seed, [&](std::int32_t token, std::span<const float> logits) {
       log_probabilities.push_back(log_probability(logits, token));
+      return text.push(token);
     });
-    stream.finish();
-    return {
-        {"text", text}, {"tokens", made.tokens}, {"logprobs", log_probabilities}, {"stopped", name_of(made.stopped)}};
+    if (!text.finish()) made.stopped = Stopped::stop_text;
+    return {{"text", written},
+            {"tokens", made.tokens},
+            {"logprobs", log_probabilities},
+            {"stopped", name_of(made.stopped)}};
   }
 
  private:
-  void push_prompt(TextStream& stream) const {
-    for (std::size_t i = prompt_.put; i < prompt_.tokens.size(); ++i) stream.push(prompt_.tokens[i]);
-  }
+  std::span<const std::int32_t> shown_prompt() const { return std::span(prompt_.tokens).subspan(prompt_.put); }
   const Options& options_;
   Loaded& loaded_;
   const PromptTokens& prompt_;
@@ -125,6 +122,7 @@ void print_json(const Options& options, const Loaded& loaded, const std::string&
 const char* name_of(Stopped stopped) {
   return stopped == Stopped::end_of_document ? "end-of-document"
          : stopped == Stopped::length        ? "length"
+         : stopped == Stopped::stop_text     ? "stop"
                                              : "interrupted";
 }
 

@@ -23,25 +23,10 @@ struct Said {
   std::string by;
 };
 
-std::string named(const data::Tokenizer& tokenizer, const Ids& tokens) {
-  std::vector<std::string> parts;
-  for (const auto id : tokens) {
-    const auto name = tokenizer.name_of_token(id);
-    parts.push_back(name.empty() ? fmt::format("token {}", id)
-                                 : fmt::format("{} (token {})", base::one_line(name), id));
-  }
-  return fmt::format("{}", fmt::join(parts, " "));
-}
-
 // The first bos_token_id of the imported config.json, if the model has a row for it.
 std::optional<std::int32_t> imported_begin(const checkpoint::RunState& state) {
-  const auto ids = state.provenance.find("token_ids");
-  if (ids == state.provenance.end() || !ids->is_object()) return {};
-  auto id = ids->value("bos_token_id", nlohmann::json());
-  if (id.is_array() && !id.empty()) id = nlohmann::json(id.front());
-  if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(state.model.vocabulary))
-    return {};
-  return id.get<std::int32_t>();
+  const auto id = checkpoint::imported_begin_id(state.provenance);
+  return id >= 0 && id < state.model.vocabulary ? std::optional(id) : std::nullopt;
 }
 
 Said recorded_of_imported(std::int32_t recorded, const data::Tokenizer& tokenizer, const data::BeginBeside& beside) {
@@ -64,7 +49,7 @@ void require_rows(const Ids& tokens, const data::Tokenizer& tokenizer, std::int6
   for (const auto id : tokens)
     if (id < 0 || id >= rows)
       throw base::InputError(fmt::format("token {} is to stand before each text, the model's vocabulary has {} tokens",
-                                         named(tokenizer, {id}), rows),
+                                         names_of(tokenizer, {id}), rows),
                              "give the tokenizer of this model (--tokenizer), or --no-bos");
 }
 
@@ -75,24 +60,37 @@ Beginning of_imported(const checkpoint::RunState& state, std::int32_t recorded, 
   out.tokens = given.tokens;
   out.alone = std::move(given.tokens);
   if (!out.tokens.empty())
-    out.reported =
-        fmt::format("{} is put before the text, as {}. --no-bos leaves it out", named(tokenizer, out.tokens), given.by);
+    out.reported = fmt::format("{} is put before the text, as {}. --no-bos leaves it out",
+                               names_of(tokenizer, out.tokens), given.by);
   else out.alone = {imported_begin(state).value_or(tokenizer.end_of_document())};
   return out;
 }
 
-Beginning of_trained(std::int32_t recorded, const data::Tokenizer& tokenizer) {
+// Whether no document saw an end of document before its own tokens: each saw itself alone, or the run began with
+// imported weights that were fed nothing there.
+bool saw_nothing_before(const checkpoint::RunState& state, const data::Tokenizer& tokenizer) {
+  if (state.identity.is_object() && state.identity.value("document_mask", nlohmann::json()) == "on") return true;
+  const auto& p = state.provenance;
+  if (tokenizer.source() == "bytes" || !p.is_object() || !p.contains("weights_from") || !p.contains("hugging_face"))
+    return false;
+  const bool may_begin = checkpoint::imported_begin_id(p) >= 0 || !tokenizer.before_text().empty();
+  return !checkpoint::imported_begins_texts(p).value_or(may_begin);
+}
+
+Beginning of_trained(const checkpoint::RunState& state, std::int32_t recorded, const data::Tokenizer& tokenizer) {
+  if (recorded < 0 && saw_nothing_before(state, tokenizer))
+    return {{}, {imported_begin(state).value_or(tokenizer.end_of_document())}, ""};
   const Ids begin{recorded >= 0 ? recorded : tokenizer.end_of_document()};
   Beginning out{begin, begin, ""};
-  if (recorded >= 0) {
-    out.reported =
-        fmt::format("{} is put before the text, as before each document of the training data. --no-bos leaves it out",
-                    named(tokenizer, begin));
-  } else if (const auto usual = tokenizer.before_text(); !usual.empty() && usual != begin) {
+  out.reported =
+      fmt::format("{} is put before the text, as {} of the training data. --no-bos leaves it out",
+                  names_of(tokenizer, begin), recorded >= 0 ? "before each document" : "between the documents");
+  if (recorded >= 0) return out;
+  if (const auto usual = tokenizer.before_text(); !usual.empty() && usual != begin) {
     out.reported = fmt::format(
         "{} is put before the text, as between the documents of the training data. They do not begin with {}, as the "
         "post_processor of {} has it (shard-data --begin-of-document)",
-        named(tokenizer, begin), named(tokenizer, usual), base::one_line(tokenizer.name()));
+        names_of(tokenizer, begin), names_of(tokenizer, usual), base::one_line(tokenizer.name()));
   }
   return out;
 }
@@ -104,9 +102,20 @@ Beginning beginning_of(const checkpoint::RunState& state, const data::Tokenizer&
   const auto recorded = checkpoint::document_ids_of(state.provenance).begin;
   const bool came_back = recorded < 0 && tokenizer.source() == "bytes";  // only our programs have this tokenizer
   auto out = is_imported(state) && !came_back ? of_imported(state, recorded, tokenizer, beside)
-                                              : of_trained(recorded, tokenizer);
+                                              : of_trained(state, recorded, tokenizer);
   require_rows(out.tokens, tokenizer, state.model.vocabulary);
   return out;
+}
+
+std::string names_of(const data::Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
+  std::vector<std::string> parts;
+  for (const auto id : tokens) {
+    auto name = tokenizer.name_of_token(id);
+    if (name.empty() && id == tokenizer.end_of_document()) name = "end of document";
+    parts.push_back(name.empty() ? fmt::format("token {}", id)
+                                 : fmt::format("{} (token {})", base::one_line(name), id));
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
 }
 
 bool is_imported(const checkpoint::RunState& state) {

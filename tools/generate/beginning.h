@@ -13,12 +13,13 @@ namespace trainyard::generate {
 struct Beginning {
   std::vector<std::int32_t> tokens;  // before each prompt; empty: none
   std::vector<std::int32_t> alone;   // the tokens where there is no prompt; empty: a prompt is needed
-  std::string reported;              // a sentence for the user; empty: nothing unusual
+  std::string reported;              // a sentence about `tokens` for the user; empty without them
 };
 
 // A model that was trained here saw what its shards have: the token that begins each document, else the end of the
-// previous document. An imported model saw what its tokenizer puts before each text. The first of these that applies
-// decides:
+// previous document. It saw no such end, and gets none, where the document mask was on, or where the run began with
+// imported weights whose texts begin with no token. An imported model saw what its tokenizer puts before each text. The
+// first of these that applies decides:
 // - add_bos_token is false in tokenizer_config.json, and the import found no begin token either: no token;
 // - the post_processor of tokenizer.json;
 // - the begin token that the import recorded from config.json and the tokenizer's settings;
@@ -28,6 +29,9 @@ struct Beginning {
 // document. InputError for a token that would precede prompts but that the model or the tokenizer does not have.
 Beginning beginning_of(const checkpoint::RunState& state, const data::Tokenizer& tokenizer,
                        const data::BeginBeside& beside);
+
+// For example "<|begin_of_text|> (token 128000)".
+std::string names_of(const data::Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens);
 
 bool is_imported(const checkpoint::RunState& state);  // the weights were trained elsewhere, and not here since
 

@@ -16,21 +16,23 @@ std::span<const std::int32_t> Continuation::to_read(std::int64_t room, bool full
 }
 
 std::optional<Stopped> Continuation::take(std::span<const float> all, const Show& show) {
-  const auto logits = all.first(base::size(settings_.vocabulary));
-  if (std::any_of(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); }))
+  if (std::any_of(all.begin(), all.end(), [](float x) { return !std::isfinite(x); }))
     throw base::CheckError(fmt::format("the logits of new token {} are not finite", made_),
                            "inspect the checkpoint: its norms show which tensor went wrong");
-  auto choice = logits;
+  auto choice = all.first(base::size(settings_.vocabulary));
   if (settings_.stop_at == StopAt::length) {
-    allowed_.assign(logits.begin(), logits.end());
-    base::at(allowed_, settings_.end_of_document) = -std::numeric_limits<float>::infinity();
+    allowed_.assign(choice.begin(), choice.end());
+    for (const auto end : settings_.ends) base::at(allowed_, end) = -std::numeric_limits<float>::infinity();
     choice = allowed_;
   }
   const auto next = sampler_.next(choice, static_cast<std::uint64_t>(made_));
-  if (next == settings_.end_of_document) return Stopped::end_of_document;
+  if (std::ranges::find(settings_.stop_tokens, next) != settings_.stop_tokens.end()) return Stopped::stop_text;
+  if (std::ranges::find(settings_.ends, next) != settings_.ends.end()) return Stopped::end_of_document;
   tokens_.push_back(next);
   ++made_;
-  if (show(next, logits) == Go::stop) return Stopped::reader;
+  const auto go = show(next, all);
+  if (go == Go::stop_text) return Stopped::stop_text;
+  if (go == Go::stop) return Stopped::reader;
   return made_ == settings_.tokens ? std::optional(Stopped::length) : std::nullopt;
 }
 

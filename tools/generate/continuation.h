@@ -13,14 +13,15 @@
 namespace trainyard::generate {
 
 enum class StopAt { end_of_document, length };  // length: an end of document is never drawn
-enum class Stopped { length, end_of_document, reader };
-enum class Go { on, stop };
+enum class Stopped { length, end_of_document, stop_text, reader };
+enum class Go { on, stop_text, stop };
 
 struct ContinuationSettings {
   std::int64_t tokens = 100;  // at most so many new tokens
   StopAt stop_at = StopAt::end_of_document;
-  std::int32_t end_of_document = 0;
-  std::int64_t vocabulary = 0;  // of the tokenizer; only its tokens are drawn
+  std::vector<std::int32_t> ends;              // tokens that end a document, of the tokenizer's vocabulary
+  std::int64_t vocabulary = 0;                 // of the tokenizer; only its tokens are drawn
+  std::vector<std::int32_t> stop_tokens = {};  // end the text as a stop text does, and are not appended
 };
 
 using Show = std::function<Go(std::int32_t, std::span<const float>)>;
@@ -36,10 +37,10 @@ class Continuation {
   // What the model must read anew for the next token, in one pass: all tokens at the beginning, and the newest half of
   // `room` where the model is full. Empty: the last token alone is new.
   std::span<const std::int32_t> to_read(std::int64_t room, bool full) const;
-  // Draws the next token from its logits, appends it, and shows it with the logits it was drawn from (the tokenizer's
-  // part, before any exclusion). Returns why the text ends here, if it does. If `show` returns Go::stop, the text ends
-  // with Stopped::reader. An end of document that ends the text is neither appended nor shown. CheckError when a logit
-  // is not finite.
+  // Draws the next token from its logits, appends it, and shows it with all logits of the model, also of rows without a
+  // token. Returns why the text ends here, if it does. If `show` returns Go::stop, the text ends with Stopped::reader,
+  // and if Go::stop_text, with Stopped::stop_text. A token that ends the text is neither appended nor shown.
+  // CheckError when a logit is not finite.
   std::optional<Stopped> take(std::span<const float> logits, const Show& show);
 
  private:

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 namespace trainyard::generate {
@@ -69,6 +70,22 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std
   return tokenizer;
 }
 
+// All tokens that end documents, and that the tokenizer has.
+std::vector<std::int32_t> ends_for(const data::Tokenizer& tokenizer, const checkpoint::RunState& state) {
+  std::set<std::int32_t> ends{tokenizer.end_of_document()};
+  for (const auto id : checkpoint::end_ids_of(state.provenance))
+    if (id < tokenizer.vocabulary()) ends.insert(id);
+  return {ends.begin(), ends.end()};
+}
+
+// Tokens that stop texts name and that decode to nothing, as control pieces do: no text shows them.
+std::vector<std::int32_t> stop_tokens_for(const std::vector<std::string>& stops, const data::Tokenizer& tokenizer) {
+  std::vector<std::int32_t> out;
+  for (const auto& stop : stops)
+    if (const auto id = tokenizer.token_named(stop); id >= 0 && tokenizer.decode({&id, 1}).empty()) out.push_back(id);
+  return out;
+}
+
 Beginning beginning_for(const Options& options, const data::Tokenizer& tokenizer, const checkpoint::RunState& state) {
   if (options.no_begin) return {};
   return beginning_of(state, tokenizer,
@@ -101,6 +118,7 @@ template <class To, class Read> To opened(const Options& options, const Read& re
       const auto& state = reader.state();
       out.step = state.step;
       out.tokenizer = tokenizer_for(options, out.folder, state);
+      out.ends = ends_for(*out.tokenizer, state);
       out.beginning = beginning_for(options, *out.tokenizer, state);
       read(reader, out);
     });
@@ -113,6 +131,7 @@ template <class To, class Read> To opened(const Options& options, const Read& re
 Loaded load(const Options& options, const std::optional<std::string>& prompt) {
   return opened<Loaded>(options, [&](checkpoint::Reader& reader, Loaded& out) {
     const auto longest = longest_text(options, reader.state().model);
+    out.stop_tokens = stop_tokens_for(options.stops, *out.tokenizer);
     if (options.prompt_ids) out.prompt = tokens_of_ids(*out.tokenizer, *options.prompt_ids, longest);
     else if (prompt) out.prompt = prompt_tokens(*out.tokenizer, *prompt, longest, out.beginning);
     auto room = longest;

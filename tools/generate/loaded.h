@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainyard::generate {
 
@@ -19,11 +20,13 @@ struct Opened {
   std::string folder;  // the checkpoint's
   std::int64_t step = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;
+  std::vector<std::int32_t> ends;  // the tokenizer's end of document, and all that the weights' origin recorded
   Beginning beginning;
 };
 
 struct Loaded : Opened {
-  PromptTokens prompt;  // tokens of the prompt that load() was given
+  std::vector<std::int32_t> stop_tokens;  // those of --stop that have no text
+  PromptTokens prompt;                    // tokens of the prompt that load() was given
   std::unique_ptr<LanguageModel> model;
 };
 

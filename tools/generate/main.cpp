@@ -1,26 +1,19 @@
 // generate: continues a text with a trained model.
+#include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "tools/common/checks.h"
-#include "tools/common/launcher.h"
 #include "tools/common/program.h"
 #include "tools/generate/answer.h"
 #include "tools/generate/conversation.h"
 #include "tools/generate/prompt_list.h"
+#include "tools/generate/utf8.h"
 
+#include <charconv>
 #include <limits>
 #include <string>
 
 namespace trainyard::generate {
 namespace {
-
-// Warns about several processes. They may be intended, with a seed for each, but most often they are not.
-void warn_of_several() {
-  if (tools::tasks() > 1 && tools::rank() == 0)
-    base::log_warning(
-        "{} processes were started, and each writes a whole text of its own: generate works on one process (start it "
-        "without mpirun or srun)",
-        tools::tasks());
-}
 
 void require_apart(const Options& o) {
   const bool prompt = o.prompt || o.prompt_file || o.prompt_ids;
@@ -36,6 +29,10 @@ void require_apart(const Options& o) {
                            "leave --prompt, --prompt-file and --prompt-ids out");
   if (o.no_begin && !o.interactive && !prompt && !o.prompts)
     throw base::UsageError("--no-bos leaves nothing to begin with where there is no prompt", "give a --prompt");
+  for (const auto& stop : o.stops)
+    if (valid_utf8(stop) != stop)
+      throw base::UsageError(fmt::format("--stop {} is no UTF-8, as generated text always is", base::excerpt(stop)),
+                             "give whole characters");
   const auto more = static_cast<std::uint64_t>(o.samples.value_or(1)) - 1;
   if (o.sampler.seed > std::numeric_limits<std::uint64_t>::max() - more)
     throw base::UsageError(fmt::format("--seed {} leaves no seeds for {} samples", o.sampler.seed, more + 1),
@@ -49,7 +46,7 @@ void warn_of_same(const Options& o) {
 
 void generate(const Options& options) {
   require_apart(options);
-  warn_of_several();
+  warn_of_several("generate", "a whole text of its own");
   warn_of_same(options);
   std::optional<std::string> prompt;
   if (!options.interactive && !options.prompts) prompt = read_prompt(options.prompt, options.prompt_file);
@@ -60,6 +57,18 @@ void generate(const Options& options) {
   if (options.prompts) return continue_all(options, loaded);
   Output output;
   answer(options, loaded, *prompt, loaded.prompt, output, [] { return false; });
+}
+
+// An id in a list that commas separate.
+CLI::Validator token_id() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::int32_t id = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+        if (error == std::errc() && end == text.data() + text.size()) return std::string();
+        return fmt::format("{} is no token id; ids are whole numbers, separated by commas: 1,2,3", base::excerpt(text));
+      },
+      "");
 }
 
 void add_options(CLI::App& app, Options& o, std::string& stop_at) {
@@ -87,15 +96,18 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
                "for a model that is larger than memory: read the weights layer by layer, and keep none. Every token "
                "reads all layers again; the text is the same")
       ->group(model);
-  app.add_option("--prompt", o.prompt, "text to continue; - reads it from standard input [none: a new document]")
+  app.add_option("--prompt", o.prompt,
+                 "text to continue; - reads standard input, and keeps a line feed at its end [none: a new document]")
       ->type_name("TEXT")
       ->group(text);
-  app.add_option("--prompt-file", o.prompt_file, "file with the text to continue, without one line feed at its end")
+  app.add_option("--prompt-file", o.prompt_file,
+                 "file with the text to continue, byte by byte: a line feed at its end counts")
       ->type_name("FILE")
       ->group(text);
   app.add_option("--prompt-ids", o.prompt_ids, "token ids to continue, separated by commas; nothing is put before them")
       ->delimiter(',')
-      ->type_name("N,...")
+      ->check(token_id())
+      ->type_name("N,N")
       ->group(text);
   app.add_option("--prompts", o.prompts,
                  "file with a prompt on each line, - for standard input: a JSON text, {\"prompt\": TEXT} or {\"ids\": "
@@ -112,8 +124,8 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
       ->group(text);
   app.add_flag("--no-bos", o.no_begin,
                "put no token before the prompt. Otherwise a model that was trained here gets the token that begins its "
-               "training documents, or the end of a document; an imported model gets what its tokenizer's files say, "
-               "such as <|begin_of_text|>")
+               "training documents, else the end of a document, unless none came before one (--document-mask on); an "
+               "imported model gets what its tokenizer's files say, such as <|begin_of_text|>")
       ->group(text);
   app.add_option("--temperature", o.sampler.temperature, "divides the logits; 0 takes the likeliest token [1]")
       ->check(in_range(base::Range<double>{0, 100}))
@@ -148,9 +160,15 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
       ->check(tools::one_of({"end-of-document", "length"}))
       ->type_name("TEXT")
       ->group(out);
+  app.add_option("--stop", o.stops, "a continuation ends before this text, wherever it lies in tokens; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->type_name("TEXT")
+      ->group(out);
   app.add_flag("--json", o.json,
                "print one line of JSON for each prompt, at the end: text, token ids, log probabilities (of the plain "
-               "softmax), why it stopped; with --samples a list of them")
+               "softmax over the model's vocabulary), why it stopped; with --samples a list of them")
       ->group(out);
 }
 

@@ -21,6 +21,7 @@ struct Options {
   std::int64_t tokens = 100;
   std::optional<std::int64_t> samples;  // unset: one, shown without a heading
   StopAt stop_at = StopAt::end_of_document;
+  std::vector<std::string> stops;  // texts before which a continuation ends
   SamplerSettings sampler;
   int threads = 0;
   bool interactive = false, no_begin = false, json = false, stream_weights = false;

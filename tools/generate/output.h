@@ -19,4 +19,8 @@ class Output {
   bool gone_ = false;
 };
 
+// Warns about several processes, once. They may be intended (a seed for each), but most often they are not. `written`
+// is what each of them writes.
+void warn_of_several(std::string_view program, std::string_view written);
+
 }  // namespace trainyard::generate

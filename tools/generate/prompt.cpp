@@ -2,6 +2,7 @@
 #include "tools/generate/prompt.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/data/document_source.h"
@@ -19,8 +20,7 @@ namespace {
 
 constexpr std::size_t largest_prompt = 16 << 20;
 
-std::string without_end(std::string text, const std::string& name) {
-  if (text.ends_with('\n')) text.pop_back();
+std::string not_empty(std::string text, const std::string& name) {
   if (text.empty())
     throw base::InputError(fmt::format("{}: the prompt is empty", name),
                            "leave the prompt out to begin a new document");
@@ -40,7 +40,7 @@ std::string read_all(std::FILE* file, const std::string& name) {
     if (text.size() > largest_prompt) throw too_long_prompt(name);
   }
   if (std::ferror(file) != 0) throw unreadable(name);
-  return without_end(std::move(text), name);
+  return not_empty(std::move(text), name);
 }
 
 // Text about the first character without a token of its own, and its place.
@@ -80,7 +80,21 @@ std::string read_prompt(const std::optional<std::string>& text, const std::optio
   if (text) return *text;
   if (!file) return {};
   if (*file == "-") return read_all(stdin, "standard input");
-  return without_end(base::read_file(*file, largest_prompt), *file);
+  return not_empty(base::read_file(*file, largest_prompt), *file);
+}
+
+nlohmann::ordered_json json_of_line(const std::string& line, const std::string& where, const std::string& example) {
+  try {
+    return base::parse_json<nlohmann::ordered_json>(line, where);
+  } catch (const base::InputError& e) {
+    if (nlohmann::json::accept(line)) throw;  // it has another fault
+    const auto begins = line.find_first_not_of(" \t\r");
+    const bool is_text =
+        begins != std::string::npos && std::string_view("{[\"").find(line[begins]) == std::string::npos;
+    throw base::InputError(
+        is_text ? fmt::format("{} is no JSON: {}", where, base::excerpt(line)) : std::string(e.what()),
+        "each line is JSON, such as " + example);
+  }
 }
 
 std::optional<Line> read_line(std::FILE* file, const std::string& name) {

@@ -4,6 +4,8 @@
 #include "libtrain/data/tokenizer.h"
 #include "tools/generate/beginning.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -14,8 +16,9 @@
 namespace trainyard::generate {
 
 // text: the prompt itself, or "-" for standard input; file: a path. At most one is given. Without either the text
-// begins a document, and "" is returned. One line feed at the end of a file or of standard input is removed. UsageError
-// for both, or an empty text. InputError for a file that is empty, larger than 16 MiB, or cannot be read.
+// begins a document, and "" is returned. A file and standard input are the prompt byte by byte, with line feeds at
+// their end. UsageError for both, or an empty text. InputError for a file that is empty, larger than 16 MiB, or cannot
+// be read.
 std::string read_prompt(const std::optional<std::string>& text, const std::optional<std::string>& file);
 
 // Reads a line of `file` without its line feed; nothing at the end. A line of more than 16 MiB is read to its end but
@@ -26,6 +29,9 @@ struct Line {
 };
 std::optional<Line> read_line(std::FILE* file, const std::string& name);
 base::InputError too_long_prompt(const std::string& name);
+// Parses a line, which is not blank, as base::parse_json does. The hint of an error shows `example`, a line that could
+// be read.
+nlohmann::ordered_json json_of_line(const std::string& line, const std::string& where, const std::string& example);
 
 // The tokens of a prompt, with those that are put before it.
 struct PromptTokens {

@@ -6,7 +6,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "tools/generate/answer.h"
-#include "tools/generate/text_stream.h"
+#include "tools/generate/shown_text.h"
 #include "tools/generate/utf8.h"
 
 #include <fmt/format.h>
@@ -47,7 +47,7 @@ struct Prompt {
 };
 
 Prompt prompt_of(const std::string& line, const std::string& where, const Loaded& loaded) {
-  const auto json = base::parse_json<ordered_json>(line, where);
+  const auto json = json_of_line(line, where, "{\"prompt\": \"In the beginning\"} or \"In the beginning\"");
   Prompt out;
   const auto refuse = [&](const std::string& what) {
     throw base::InputError(fmt::format("{}: {}", where, what),
@@ -89,36 +89,28 @@ class Slot {
   Slot(const Options& options, const Loaded& loaded, Prompt prompt, std::int64_t number)
       : number_(number), prompt_(std::move(prompt)),
         text_(options.sampler,
-              {options.tokens, options.stop_at, loaded.tokenizer->end_of_document(), loaded.tokenizer->vocabulary()},
-              prompt_.tokens.tokens) {}
+              {options.tokens, options.stop_at, loaded.ends, loaded.tokenizer->vocabulary(), loaded.stop_tokens},
+              prompt_.tokens.tokens),
+        shown_(*loaded.tokenizer, options.stops, std::span(prompt_.tokens.tokens).subspan(prompt_.tokens.put), {},
+               [this](std::string_view more) { written_ += more; }) {}
 
   std::int64_t number() const { return number_; }
   const Continuation& text() const { return text_; }
   std::optional<Stopped> take(std::span<const float> logits) {
     return text_.take(logits, [&](std::int32_t token, std::span<const float> of) {
       log_probabilities_.push_back(log_probability(of, token));
-      return Go::on;
+      return shown_.push(token) ? Go::on : Go::stop_text;
     });
   }
 
-  ordered_json json(const Loaded& loaded, Stopped stopped) const {
-    std::string text;
-    bool continues = false;
-    TextStream stream(*loaded.tokenizer, [&](std::string_view more) {
-      if (continues) text += more;
-    });
+  ordered_json json(Stopped stopped) {
+    if (!shown_.finish()) stopped = Stopped::stop_text;
     const auto& all = text_.tokens();
-    for (std::size_t i = prompt_.tokens.put; i < all.size(); ++i) {
-      continues = i >= prompt_.tokens.tokens.size();
-      stream.push(all[i]);
-    }
-    continues = true;
-    stream.finish();
     const auto made = all.begin() + static_cast<std::ptrdiff_t>(prompt_.tokens.tokens.size());
     ordered_json out{{"id", prompt_.id.is_null() ? ordered_json(number_ + 1) : prompt_.id}};
     if (!prompt_.text.empty()) out["prompt"] = valid_utf8(prompt_.text);
     out["prompt_tokens"] = prompt_.tokens.tokens;
-    out["text"] = text;
+    out["text"] = written_;
     out["tokens"] = std::vector<std::int32_t>(made, all.end());
     out["logprobs"] = log_probabilities_;
     out["stopped"] = name_of(stopped);
@@ -130,6 +122,8 @@ class Slot {
   std::int64_t number_;
   Prompt prompt_;
   Continuation text_;
+  std::string written_;
+  ShownText shown_;
   std::vector<double> log_probabilities_;
 };
 
@@ -210,7 +204,7 @@ class PromptList {
     const auto stopped = slots_[s]->take(logits);
     made_ += slots_[s]->made() - before;
     if (!stopped) return;
-    done_[slots_[s]->number()] = slots_[s]->json(loaded_, *stopped).dump();
+    done_[slots_[s]->number()] = slots_[s]->json(*stopped).dump();
     slots_[s].reset();
     for (auto first = done_.begin(); first != done_.end() && first->first == printed_; first = done_.begin()) {
       output_.write(first->second + "\n");

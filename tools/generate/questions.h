@@ -20,8 +20,10 @@ struct Question {
   std::string group;          // the line's "group"; "" without one
   bool is_text = false;
   std::vector<ToScore> parts;            // one for each ending, or the parts of a text
-  std::vector<std::int64_t> characters;  // of each ending, or of the text; 0 where ids are given
-  std::int64_t bytes = 0;                // of a text
+  std::vector<std::int64_t> characters;  // of each ending, without one space at its beginning; 0 where ids are given
+  std::int64_t bytes = 0;                // of a text, without what it begins with as texts do; 0: not known
+  bool put = false;                      // something was put before a context or text
+  std::int64_t cut = 0;                  // tokens that a context lost because it did not fit
   std::optional<std::int64_t> answer;    // the right ending
 };
 
@@ -32,8 +34,9 @@ struct Question {
 //
 // The tokens of an ending are what remains of the tokens of context and ending together, behind as many as the context
 // has alone. Spaces at the end of a context belong to the ending. (So the lm-evaluation-harness counts, too.) `before`
-// are put before each context and text, and are not scored. Of a context that does not fit into `room`, the end is
-// kept. A text has parts of `room` scored tokens. Those of the last part see as many tokens as fit.
+// is put before each context and text that does not begin with it, and is not scored. Before ids nothing is put, but
+// endings without a context need it. Of a context that does not fit into `room`, the end is kept. A text has parts of
+// `room` scored tokens. Those of the last part see as many tokens as fit.
 Question question_of(const std::string& line, const std::string& where, const data::Tokenizer& tokenizer,
                      const Beginning& before, std::int64_t room);
 

@@ -64,6 +64,10 @@ class Scoring {
     if (shows_progress()) fmt::print(stderr, "\r\033[K");
     if (number_ == 0)
       throw base::InputError(fmt::format("{}: holds no question", name_), "each line is a JSON object; score --help");
+    if (cut_ > 0)
+      base::log_warning("{} did not fit into the {} tokens that the model can see: {} end is kept{}",
+                        base::counted(cut_, "context"), loaded_.scorer->room(), cut_ == 1 ? "its" : "their",
+                        options_.json ? " (context_cut)" : "");
     const auto seconds = base::steady_seconds() - start;
     if (options_.json) output_.write(ordered_json{{"summary", json_summary()}}.dump() + "\n");
     else output_.write(summary_.text());
@@ -93,8 +97,21 @@ class Scoring {
       questions_.push_back(
           question_of(line->text, where, *loaded_.tokenizer, loaded_.beginning, loaded_.scorer->room()));
       if (questions_.back().id.is_null()) questions_.back().id = line_;
+      if (questions_.back().put) name_beginning();
+      if (questions_.back().cut > 0) ++cut_;
     }
     return true;
+  }
+
+  // Says once what is put before contexts and texts.
+  void name_beginning() {
+    if (named_) return;
+    named_ = true;
+    const auto& before = loaded_.beginning;
+    if (!before.reported.empty()) base::log_info("{}", before.reported);
+    else
+      base::log_info("{} is put before a text and before endings without a context. --no-bos leaves it out",
+                     names_of(*loaded_.tokenizer, before.alone));
   }
 
   void score() {
@@ -147,6 +164,7 @@ class Scoring {
     const auto choice = best(sums);
     const bool has_characters = std::all_of(q.characters.begin(), q.characters.end(), [](auto n) { return n > 0; });
     auto out = heading(q);
+    if (q.cut > 0) out["context_cut"] = q.cut;
     out["log_likelihoods"] = sums;
     out["greedy"] = greedy;
     out["ids"] = ids;
@@ -171,7 +189,8 @@ class Scoring {
   Output output_;
   std::vector<Question> questions_;
   Summary summary_;
-  std::int64_t line_ = 0, number_ = 0, tokens_ = 0;
+  bool named_ = false;  // what is put before texts
+  std::int64_t line_ = 0, number_ = 0, tokens_ = 0, cut_ = 0;
 };
 
 void add_options(CLI::App& app, ScoreOptions& o) {
@@ -200,7 +219,9 @@ void add_options(CLI::App& app, ScoreOptions& o) {
       ->check(in_range(base::Range<std::int64_t>{1, 4096}))
       ->type_name("N")
       ->group(input);
-  app.add_flag("--no-bos", o.no_begin, "put no token before contexts and texts; see generate --help")->group(input);
+  app.add_flag("--no-bos", o.no_begin,
+               "put no token before contexts and texts, as never before token ids; see generate --help")
+      ->group(input);
   app.add_flag("--json", o.json, "print a line of JSON for each question, and a summary at the end")->group(out);
 }
 
@@ -227,6 +248,7 @@ int main(int argc, char** argv) {
   app.footer(std::string(generate::lines) + "\n\n" + app.get_footer());
   return tools::guarded(app, argc, argv, [&] {
     base::configure_log("score", 0, base::LogLevel::info);
+    generate::warn_of_several("score", "the whole result");
     generate::Scoring(o).run();
     return base::ExitCode::done;
   });

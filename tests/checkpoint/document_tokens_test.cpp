@@ -1,0 +1,61 @@
+// Ids of tokens that end and begin documents, in the provenance of imported models and of runs that begin with them.
+#include "libtrain/checkpoint/document_tokens.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace document_tokens_test {
+
+using nlohmann::json;
+using Ids = std::vector<std::int32_t>;
+
+json parsed(const json& j) { return json::parse(j.dump()); }  // ids have the type that a parsed file gives
+
+TEST(DocumentTokens, AllEndsThatAnImportRecorded) {
+  json record{{"config", R"({"eos_token_id": [601, 604]})"}, {"files", json::array()}};
+  checkpoint::keep_end_ids(parsed({{"eos_token_id", {604, 605}}, {"bos_token_id", 3}}), record);
+  json imported{{"imported_from", "/model"}, {"document_tokens", {{"end", 601}}}, {"hugging_face", record}};
+  EXPECT_EQ(checkpoint::end_ids_of(parsed(imported)), (Ids{601, 604, 605}));
+  imported.erase("hugging_face");
+  checkpoint::keep_token_ids(parsed({{"eos_token_id", {601, 608}}}), imported);
+  EXPECT_EQ(checkpoint::end_ids_of(parsed(imported)), (Ids{601, 608}));
+  EXPECT_EQ(checkpoint::end_ids_of({{"imported_from", "/model"}}), Ids());
+  EXPECT_EQ(checkpoint::end_ids_of(parsed({{"document_tokens", {{"end", 0}}}})), Ids{0});
+}
+
+// Ids mean the same tokens only as long as the tokenizer is the same file.
+TEST(DocumentTokens, ARunKeepsThemWithTheirTokenizer) {
+  json record{{"config", R"({"eos_token_id": [601, 604], "bos_token_id": 600})"},
+              {"files", {{{"name", "tokenizer.json"}, {"crc32c", 7}}}}};
+  checkpoint::keep_end_ids(parsed({{"eos_token_id", 605}}), record);
+  json run{{"document_tokens", {{"end", 602}}}, {"weights_from", "base"}, {"hugging_face", record}};
+  EXPECT_EQ(checkpoint::end_ids_of(parsed(run)), Ids{602}) << "no tokenizer is recorded";
+  run["tokenizer"] = {{"name", "tokenizer.json"}, {"crc32c", 7}};
+  EXPECT_EQ(checkpoint::end_ids_of(parsed(run)), (Ids{601, 602, 604, 605}));
+  EXPECT_EQ(checkpoint::imported_begin_id(parsed(run)), 600);
+  run["tokenizer"]["crc32c"] = 8;
+  EXPECT_EQ(checkpoint::end_ids_of(parsed(run)), Ids{602});
+  EXPECT_EQ(checkpoint::imported_begin_id(parsed(run)), -1);
+}
+
+TEST(DocumentTokens, ADamagedRecordHasNone) {
+  for (const auto& value :
+       {json(nullptr), json(-1), json("x"), json(1.5), json(1ll << 40), json::array(), json{1, "x"}}) {
+    const json config{{"eos_token_id", value}};
+    json record{{"config", config.dump()}, {"generation", config}};
+    checkpoint::keep_end_ids(parsed(config), record);
+    EXPECT_EQ(checkpoint::end_ids_of(parsed({{"imported_from", "m"}, {"token_ids", config}, {"hugging_face", record}})),
+              Ids())
+        << value;
+  }
+  for (const auto& record :
+       {json("x"), json::array(), json{{"config", 3}}, json{{"config", "{"}}, json{{"generation", 5}}})
+    EXPECT_EQ(checkpoint::end_ids_of(parsed({{"imported_from", "m"}, {"hugging_face", record}})), Ids()) << record;
+  EXPECT_EQ(checkpoint::end_ids_of(json("no object")), Ids());
+  EXPECT_FALSE(checkpoint::imported_begins_texts({{"hugging_face", {{"texts_begin_with_a_token", "yes"}}}}));
+  EXPECT_FALSE(checkpoint::imported_begins_texts(json()));
+  EXPECT_EQ(checkpoint::imported_begins_texts({{"hugging_face", {{"texts_begin_with_a_token", false}}}}), false);
+}
+
+}  // namespace document_tokens_test
+}  // namespace trainyard::test
