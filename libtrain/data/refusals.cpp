@@ -132,9 +132,9 @@ std::string remedy_without_text(const std::string& path) {
   const auto keys = keys_of(first, Keys::of_text);
   return base::text("$json-key NAME takes the text from another key; ") +
          (keys.empty() ? "" : fmt::format("with text there are: {}; ", keys)) +
-         (has("instruction") && has("output")
-              ? base::text("$chat-template reads prompt and response (the page conversations); ")
-              : "");
+         (!first.is_object()   ? base::text("$chat-template reads conversations; ")
+          : has("instruction") ? base::text("$chat-template reads prompt and response (the page conversations); ")
+                               : std::string());
 }
 
 // What to try for a reason of a refusal; empty for most.

@@ -82,6 +82,8 @@ for file in chats sharegpt trl; do
   expect 0 shard-data --input $file.jsonl --chat-template plain --output chats-$file --validation 0
   same_tokens chats-chats chats-$file "the conversation of $file.jsonl"
 done
+refused 3 '1 of 1 documents were refused' shard-data --input <(cat chats.jsonl) --output keys2
+said 'try: --json-key NAME takes the text from another key; --chat-template reads conversations; '
 refused 3 '1 of 1 documents were refused' shard-data --input alpaca.jsonl --output keys2
 said 'try: --json-key NAME .*; --chat-template reads prompt and response (the page conversations)'
 refused 3 '1 of 1 documents were refused' shard-data --input alpaca.jsonl --chat-template plain --output keys2
