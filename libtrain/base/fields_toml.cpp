@@ -33,7 +33,10 @@ std::string text_of(const toml::node& node, FieldKind kind, const std::string& k
   if (const auto* s = node.as_string()) return kind == FieldKind::text ? path_of_text(s->get()) : s->get();
   if (kind == FieldKind::text)
     throw UsageError(fmt::format("{}: key '{}' is not text", path, shortened_value(key)),
-                     "put the value in quotation marks");
+                     node.is_array()
+                         ? "put one value in quotation marks, without brackets; several are one text with commas: "
+                           "\"a,b\""
+                         : "put the value in quotation marks");
   if (const auto* i = node.as_integer()) return fmt::format("{}", i->get());
   if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
   if (const auto* b = node.as_boolean()) return b->get() ? "on" : "off";

@@ -21,40 +21,64 @@ std::optional<element> last_of(const simdjson::dom::object& object, std::string_
   return found;
 }
 
-std::string add_message(const ChatTemplate& chat, std::string_view role, const std::optional<element>& content,
+std::string add_message(const ChatRole* role, std::string_view asked, const std::optional<element>& content,
                         std::string_view key, std::vector<ChatMessage>& messages) {
-  ChatMessage message{chat.role(role), {}};
-  if (message.role == nullptr) return fmt::format("the template has no role {}", base::excerpt(std::string(role)));
+  ChatMessage message{role, {}};
+  if (message.role == nullptr) return fmt::format("the template has no role {}", base::excerpt(std::string(asked)));
   if (!content) return fmt::format("no key '{}'", key);
   if (content->get(message.content)) return fmt::format("key '{}' is not text", key);
   messages.push_back(message);
   return {};
 }
 
+// How a list of messages names its parts.
+struct ListNames {
+  const char *list, *role, *content;
+};
+constexpr ListNames of_messages{"messages", "role", "content"}, of_conversations{"conversations", "from", "value"};
+
+const ChatRole* role_of_sender(const ChatTemplate& chat, std::string_view sender) {
+  if (const auto* role = chat.role(sender)) return role;
+  return chat.role(sender == "human" ? "user" : sender == "gpt" ? "assistant" : sender);
+}
+
+std::string add_list(const ChatTemplate& chat, const element& list, const ListNames& names,
+                     std::vector<ChatMessage>& messages) {
+  simdjson::dom::array all;
+  if (list.get(all)) return fmt::format("key '{}' is no list", names.list);
+  for (const auto item : all) {
+    simdjson::dom::object message;
+    if (item.get(message)) return "a message is no object";
+    const auto role = last_of(message, names.role);
+    std::string_view name;
+    if (!role || role->get(name)) return fmt::format("a message has no {}", names.role);
+    const auto* known = &names == &of_conversations ? role_of_sender(chat, name) : chat.role(name);
+    auto reason = add_message(known, name, last_of(message, names.content), names.content, messages);
+    if (!reason.empty()) return reason;
+  }
+  return {};
+}
+
+std::string add_pair(const ChatTemplate& chat, const simdjson::dom::object& object,
+                     std::vector<ChatMessage>& messages) {
+  const auto prompt = last_of(object, "prompt"), response = last_of(object, "response"),
+             completion = last_of(object, "completion");
+  if (!prompt && !response && !completion) return "no key 'messages' or 'conversations', nor 'prompt' and 'response'";
+  if (response && completion) return "keys 'response' and 'completion' are both there";
+  auto reason = add_message(chat.role("user"), "user", prompt, "prompt", messages);
+  if (!reason.empty()) return reason;
+  return completion ? add_message(chat.role("assistant"), "assistant", completion, "completion", messages)
+                    : add_message(chat.role("assistant"), "assistant", response, "response", messages);
+}
+
 }  // namespace
 
 std::string find_messages(const ChatTemplate& chat, const simdjson::dom::object& object,
                           std::vector<ChatMessage>& messages) {
-  const auto list = last_of(object, "messages");
-  if (!list || list->is_null()) {
-    const auto prompt = last_of(object, "prompt"), response = last_of(object, "response");
-    if (!prompt && !response) return "no key 'messages', nor 'prompt' and 'response'";
-    auto reason = add_message(chat, "user", prompt, "prompt", messages);
-    if (reason.empty()) reason = add_message(chat, "assistant", response, "response", messages);
-    return reason;
-  }
-  simdjson::dom::array all;
-  if (list->get(all)) return "key 'messages' is no list";
-  for (const auto item : all) {
-    simdjson::dom::object message;
-    if (item.get(message)) return "a message is no object";
-    const auto role = last_of(message, "role");
-    std::string_view name;
-    if (!role || role->get(name)) return "a message has no role";
-    const auto reason = add_message(chat, name, last_of(message, "content"), "content", messages);
-    if (!reason.empty()) return reason;
-  }
-  return {};
+  for (const auto* names : {&of_messages, &of_conversations})
+    if (const auto list = last_of(object, names->list); list && !list->is_null())
+      return add_list(chat, *list, *names, messages);
+  return add_pair(chat, object, messages);
 }
 
 std::string find_fields(const std::vector<std::string>& keys, const simdjson::dom::object& object,

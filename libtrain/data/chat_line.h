@@ -12,9 +12,10 @@ class object;
 
 namespace trainyard::data {
 
-// Finds the messages of a line: `messages`, a list of objects with `role` and `content`, else `prompt` (of the role
-// user) and `response` (of assistant). Of equal keys the last counts; other keys are ignored. Returns why the line
-// holds no conversation, or "". The contents are valid as long as the object.
+// Finds the messages of a line: `messages`, a list of objects with `role` and `content`; else `conversations`, one with
+// `from` and `value`, where human is the role user, and gpt assistant, unless the template has such a role; else
+// `prompt` (of the role user) and `response` or `completion` (of assistant). Of equal keys the last counts; other keys
+// are ignored. Returns why the line holds no conversation, or "". The contents are valid as long as the object.
 std::string find_messages(const ChatTemplate& chat, const simdjson::dom::object& object,
                           std::vector<ChatMessage>& messages);
 

@@ -2,10 +2,13 @@
 #include "libtrain/data/chat_template.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/text.h"
 #include "libtrain/base/toml_file.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 namespace trainyard::data {
@@ -50,6 +53,30 @@ ChatRole role_of(const std::string& name, const toml::node& node, const std::str
   return role;
 }
 
+// Refuses what is no template: a name that is not known, a folder, and Jinja.
+void refuse_other_templates(const std::string& path) {
+  constexpr const char* known =
+      "templates are chatml, plain, or a TOML file with a table [roles.NAME] for each role: the page conversations "
+      "shows one";
+  std::error_code error;
+  const auto type = std::filesystem::status(base::path_of_text(path), error).type();
+  const auto name = base::one_line(path);
+  if (type == std::filesystem::file_type::directory)
+    throw base::InputError(fmt::format("{} is a folder, and no chat template has this name", name), known);
+  if (type == std::filesystem::file_type::not_found)
+    throw base::InputError(fmt::format("there is no chat template {}, and no file of this name", name), known);
+  if (type != std::filesystem::file_type::regular) return;  // a pipe can be read once
+  std::ifstream file(base::path_of_text(path), std::ios::binary);
+  std::string begin(256, '\0');
+  file.read(begin.data(), std::ssize(begin));
+  begin.resize(base::size(file.gcount()));
+  const auto first = begin.find_first_not_of(" \t\r\n");
+  const auto at = first == begin.npos ? std::string() : begin.substr(first, 2);
+  const bool named = path.ends_with(".jinja") || path.ends_with(".jinja2") || path.ends_with(".j2");
+  if (named || at == "{%" || at == "{{" || at == "{#")
+    throw base::InputError(fmt::format("{} is a chat template in Jinja, which is not read", name), known);
+}
+
 }  // namespace
 
 const ChatRole* ChatTemplate::role(std::string_view name) const {
@@ -60,6 +87,7 @@ const ChatRole* ChatTemplate::role(std::string_view name) const {
 ChatTemplate chat_template(const std::string& path) {
   if (path == "chatml") return chatml();
   if (path == "plain") return plain();
+  refuse_other_templates(path);
   const auto file = base::read_toml_file(path);
   ChatTemplate chat;
   for (const auto& [key, value] : file) {

@@ -87,8 +87,8 @@ void Refusals::finish() {
 
 namespace {
 
-// The keys of the first line of a file of JSON lines that hold text: "content, title". Empty if it cannot be said.
-std::string text_keys_of(const std::string& path) {
+// The object in the first line of a file of JSON lines; no object if there is none.
+nlohmann::ordered_json first_object_of(const std::string& path) {
   constexpr std::size_t longest = 1 << 20;
   std::error_code error;
   if (!std::filesystem::is_regular_file(base::path_of_text(path), error)) return {};  // a pipe would wait for a writer
@@ -97,21 +97,50 @@ std::string text_keys_of(const std::string& path) {
   file.read(line.data(), static_cast<std::streamsize>(longest));
   line.resize(base::size(file.gcount()));
   line.resize(std::min(line.find('\n'), line.size()));
-  const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+  return nlohmann::ordered_json::parse(line, nullptr, false);
+}
+
+enum class Keys { of_text, all };
+
+// "content, title". Empty if it cannot be said.
+std::string keys_of(const nlohmann::ordered_json& object, Keys which) {
   std::vector<std::string> keys;
-  if (json.is_object())
-    for (const auto& item : json.items())
-      if (item.value().is_string() && keys.size() < 10) keys.push_back(base::one_line(item.key()));
+  if (object.is_object())
+    for (const auto& item : object.items())
+      if ((which == Keys::all || item.value().is_string()) && keys.size() < 10)
+        keys.push_back(base::one_line(item.key()));
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 
+// What to try where a line lacks the keys of a conversation.
+std::string remedy_without_messages(const std::string& path) {
+  const auto keys = keys_of(first_object_of(path), Keys::all);
+  return "a conversation is messages (role, content), conversations (from, value), or prompt and response (or "
+         "completion); " +
+         (keys.empty() ? "" : fmt::format("the first line of {} has: {}; ", base::one_line(path), keys)) +
+         "the page conversations shows how jq makes them of instruction and output; ";
+}
+
+// What to try where a line lacks the key of a text.
+std::string remedy_without_text(const std::string& path) {
+  const auto first = first_object_of(path);
+  const auto has = [&](const char* key) { return first.is_object() && first.contains(key); };
+  if (has("messages") || has("conversations") || (has("prompt") && (has("response") || has("completion"))))
+    return base::text(
+        "the first line holds a conversation: $chat-template chatml, or plain, makes one text of it, and marks the "
+        "answers; ");
+  const auto keys = keys_of(first, Keys::of_text);
+  return base::text("$json-key NAME takes the text from another key; ") +
+         (keys.empty() ? "" : fmt::format("with text there are: {}; ", keys)) +
+         (!first.is_object()   ? base::text("$chat-template reads conversations; ")
+          : has("instruction") ? base::text("$chat-template reads prompt and response (the page conversations); ")
+                               : std::string());
+}
+
 // What to try for a reason of a refusal; empty for most.
-std::string remedy_for(const Refusal& refusal) {
-  if (refusal.reason.starts_with("no key '")) {
-    const auto keys = text_keys_of(refusal.source);
-    return base::text("$json-key NAME takes the text from another key; ") +
-           (keys.empty() ? "" : fmt::format("with text there are: {}; ", keys));
-  }
+std::string remedy_for(const Refusal& refusal, bool of_chats) {
+  if (refusal.reason.starts_with("no key '"))
+    return of_chats ? remedy_without_messages(refusal.source) : remedy_without_text(refusal.source);
   if (refusal.reason == "invalid UTF-8") return "text in Latin-1 becomes UTF-8 by iconv -f ISO-8859-1 -t UTF-8; ";
   return {};
 }
@@ -128,8 +157,8 @@ void Refusals::too_many(std::int64_t all) const {
                     : options_.writing == BuildOptions::Writing::on
                         ? fmt::format("see {}", options_.rejects)
                         : base::text("without $dry-run, {} lists them", options_.rejects);
-  throw base::InputError(text,
-                         remedy_for(result_.first_refusals.front()) + list + base::text("; $max-rejects allows more"));
+  throw base::InputError(text, remedy_for(result_.first_refusals.front(), options_.chat) + list +
+                                   base::text("; $max-rejects allows more"));
 }
 
 }  // namespace trainyard::data

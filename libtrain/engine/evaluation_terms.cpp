@@ -269,7 +269,8 @@ std::int64_t windows_of(const EvaluateConfig& c, const EvaluationTerms& t) {
   if (there == 0)
     throw base::InputError(
         fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, sequence + 1),
-        base::text("give more text, or a shorter $sequence"));
+        base::text("give a shorter $sequence, or a set with more such text: shard-data --validation 0.1, or shard-data "
+                   "--split lines of a text with few empty lines"));
   if (c.sequences > there)
     throw base::InputError(
         base::text("the {} split of {} holds {} sequences of {} tokens, $evaluate-sequences asks for {}", c.split,

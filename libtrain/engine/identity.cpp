@@ -271,7 +271,9 @@ std::vector<FieldDifference> differences(const checkpoint::RunState& a, const ch
   if (a.identity.empty() != b.identity.empty()) out.push_back({"identity", a.identity, b.identity});
   else add_differences("", current_identity(a.identity), current_identity(b.identity), out);
   const auto weights = [](const checkpoint::RunState& s) {
-    return s.provenance.is_object() ? s.provenance.value("weights_from", nlohmann::json()) : nlohmann::json();
+    if (!s.provenance.is_object()) return nlohmann::json();
+    const bool imported = s.provenance.contains("imported_from");
+    return s.provenance.value("weights_from", imported ? nlohmann::json("imported weights") : nlohmann::json());
   };
   add_differences("weights from", weights(a), weights(b), out);
   add_differences("dtype", base::name_of(a.dtype), base::name_of(b.dtype), out);

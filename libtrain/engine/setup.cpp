@@ -310,7 +310,8 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   if (c.validate_every > 0 && std::none_of(s.sets.begin(), s.sets.end(), validates))
     throw base::InputError(
         base::text("{} has no validation split, which $validate-every needs", c.data),
-        base::text("make the shards with shard-data --validation 0.02, or leave out $validate-every"));
+        base::text("make the shards with shard-data --validation 0.1, or of a text with few empty lines with "
+                   "shard-data --split lines; or leave out $validate-every"));
   auto model = named_model(c);
   require_objective(c, model);
   require_answers(c, model, s.sets);

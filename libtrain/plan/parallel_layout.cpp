@@ -31,7 +31,7 @@ const base::Choices<base::DType>& dtype_names() {
 }
 
 std::map<std::string, std::string> dtype_spellings() {
-  std::map<std::string, std::string> spellings;
+  std::map<std::string, std::string> spellings{{"bfloat16", "bf16"}, {"float32", "f32"}, {"fp32", "f32"}};
   for (const auto& t : base::dtype_traits)
     for (const char* other : t.spellings)
       if (t.trains && other != nullptr) spellings.emplace(other, t.name);

@@ -163,6 +163,8 @@ TEST(Fields, AKeyHasOneSpellingInAFile) {
   testing::spit(folder.path + "/c.toml", "name = true\n");
   EXPECT_TRUE(has(refusal([&] { read_toml(fields, folder.path + "/c.toml"); }), "key 'name' is not text"));
   EXPECT_EQ(s.name, "a");
+  testing::spit(folder.path + "/c.toml", "name = [\"a\"]\n");
+  EXPECT_TRUE(has(refusal([&] { read_toml(fields, folder.path + "/c.toml"); }), "several are one text with commas"));
   testing::spit(folder.path + "/c.toml", "nonsense-of-another-world = 1\n");
   EXPECT_FALSE(has(refusal([&] { read_toml(fields, folder.path + "/c.toml"); }), "did you mean"));
 }

@@ -99,7 +99,7 @@ rm -rf torn.partial
 expect 0 bash -c 'ulimit -n 40 && exec convert-checkpoint llama llama-many --to safetensors --max-shard 1 --threads 64'
 expect 0 reshard-checkpoint gpt gpt-20 --data-parallel 20
 expect 0 bash -c 'ulimit -n 60 && exec reshard-checkpoint gpt-20 gpt-40 --data-parallel 40 --threads 64'
-expect 0 convert-checkpoint gpt-out gpt-narrow --from safetensors --dtype bf16 --json
+expect 0 convert-checkpoint gpt-out gpt-narrow --from safetensors --dtype bfloat16 --json
 jq -e '.dtype == "bf16" and .model.hidden == 16 and .model_type == "gpt2" and .tensors == 20' out >/dev/null || fail "JSON: $(cat out)"
 expect 0 convert-checkpoint llama llama-wide --to safetensors --dtype f32   # the master weights, exactly
 expect 0 convert-checkpoint llama-wide llama-wide-in --from safetensors
@@ -190,7 +190,8 @@ expect 0 generate --checkpoint own-in --prompt a --tokens 2
 refused 2 'neither --to nor --from' convert-checkpoint gpt nope
 refused 2 'to and --from do not go together' convert-checkpoint gpt nope --to safetensors --from safetensors
 refused 2 'to: gguf is not known' convert-checkpoint gpt nope --to gguf
-refused 2 'f16 is only for --to' convert-checkpoint gpt-out nope --from safetensors --dtype f16
+refused 2 'f16 is only for --to' convert-checkpoint gpt-out nope --from safetensors --dtype float16
+refused 2 'fp8 is not known; use f32, bf16, f16' convert-checkpoint gpt-out nope --from safetensors --dtype fp8
 refused 2 'model-file is only for --from' convert-checkpoint gpt nope --to safetensors --model-file other.toml
 refused 2 'planned.toml exists already' convert-checkpoint gpt-out nope --from safetensors --model-file planned.toml
 ln -s nowhere dangling
@@ -231,7 +232,7 @@ refused 2 'thesis is not replaced' convert-checkpoint gpt-out thesis --from safe
 cp -r "$golden/gpt2" theirs && rm theirs/expected.json
 refused 2 'theirs is not replaced' convert-checkpoint gpt theirs --to safetensors --force
 absent nope nope.partial
-expect 0 convert-checkpoint gpt gpt-out --to safetensors --force --dtype f16
+expect 0 convert-checkpoint gpt gpt-out --to safetensors --force --dtype fp16
 [ "$(jq -r .torch_dtype gpt-out/config.json)" = float16 ] || fail "not replaced: $(cat gpt-out/config.json)"
 expect 0 convert-checkpoint gpt-out gpt-in --from safetensors --force
 passed

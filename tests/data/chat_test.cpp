@@ -96,6 +96,30 @@ TEST(Chats, MessagesBecomeDocumentsWithAnswers) {
   EXPECT_EQ(chats.make(many, "plain", 3, 70).documents, all);
 }
 
+// Files of ShareGPT and of TRL hold the same conversations under other keys.
+TEST(Chats, OtherKeysOfConversations) {
+  Chats chats;
+  const std::string conversation = R"({"conversations": [{"from": "system", "value": "s"}, )"
+                                   R"({"from": "human", "value": "hi"}, {"from": "gpt", "value": "yo"}, )"
+                                   R"({"from": "user", "value": "q"}, {"from": "assistant", "value": "r"}]})";
+  EXPECT_EQ(chats
+                .make(conversation + "\n" + R"({"prompt": "p", "completion": "c"})" + "\n" +
+                      R"({"messages": null, "conversations": null, "prompt": "p", "response": "c"})" + "\n")
+                .documents,
+            (std::vector<std::string>{"s\nUser: hi\nAssistant: [yo\n]User: q\nAssistant: [r\n$]",
+                                      "User: p\nAssistant: [c\n$]", "User: p\nAssistant: [c\n$]"}));
+  // A template's own role comes first.
+  const auto mine = chats.scratch.path + "/mine.toml";
+  spit(mine,
+       "[roles.user]\nprefix = \"U\"\n[roles.human]\nprefix = \"H\"\n[roles.gpt]\nprefix = \"G\"\nanswer = true\n");
+  EXPECT_EQ(
+      chats
+          .make(conversation.substr(0, 19) + R"({"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})",
+                mine)
+          .documents,
+      (std::vector<std::string>{"HaG[b$]"}));
+}
+
 // An answer without tokens is the end of the document alone, and nothing of what stands before it.
 TEST(Chats, AnEmptyAnswerEndsTheDocument) {
   Chats chats;
@@ -150,7 +174,7 @@ TEST(Chats, WhatIsNoConversationIsRefusedLineByLine) {
     EXPECT_TRUE(read.documents.empty());
     return read.refusals.size() == 2 ? read.refusals[1].substr(std::string("chat.jsonl:2: ").size()) : "";
   };
-  EXPECT_EQ(reason(R"({"text": "x"})"), "no key 'messages', nor 'prompt' and 'response'");
+  EXPECT_EQ(reason(R"({"text": "x"})"), "no key 'messages' or 'conversations', nor 'prompt' and 'response'");
   EXPECT_EQ(reason(R"({"prompt": "x"})"), "no key 'response'");
   EXPECT_EQ(reason(R"({"messages": "x"})"), "key 'messages' is no list");
   EXPECT_EQ(reason(R"({"messages": ["x"]})"), "a message is no object");
@@ -158,6 +182,15 @@ TEST(Chats, WhatIsNoConversationIsRefusedLineByLine) {
   EXPECT_EQ(reason(R"({"messages": [{"role": "tool", "content": "x"}]})"), "the template has no role \"tool\"");
   EXPECT_EQ(reason(R"({"messages": [{"role": "user", "content": ["x"]}]})"), "key 'content' is not text");
   EXPECT_EQ(reason(R"({"messages": [{"role": "user"}]})"), "no key 'content'");
+  EXPECT_EQ(reason(R"({"prompt": "x", "response": "y", "completion": "z"})"),
+            "keys 'response' and 'completion' are both there");
+  EXPECT_EQ(reason(R"({"completion": "x"})"), "no key 'prompt'");
+  EXPECT_EQ(reason(R"({"prompt": "x", "completion": ["y"]})"), "key 'completion' is not text");
+  EXPECT_EQ(reason(R"({"conversations": {"from": "human"}})"), "key 'conversations' is no list");
+  EXPECT_EQ(reason(R"({"conversations": [{"role": "user", "content": "x"}]})"), "a message has no from");
+  EXPECT_EQ(reason(R"({"conversations": [{"from": "human", "content": "x"}]})"), "no key 'value'");
+  EXPECT_EQ(reason(R"({"conversations": [{"from": "bing", "value": "x"}]})"), "the template has no role \"bing\"");
+  EXPECT_EQ(reason(R"({"messages": [{"role": "human", "content": "x"}]})"), "the template has no role \"human\"");
   EXPECT_EQ(reason("not JSON"), "not JSON, or it has a number beyond 64 bits or NaN");
 }
 
@@ -225,6 +258,28 @@ TEST(Chats, ATemplateIsAFile) {
            {"tokens = [\"\"]\n", "a token is an empty text"},
            {"tokens = [3]\n", "a token is no text"}})
     EXPECT_EQ(refusal_of<base::InputError>([&] { read(text); }), path + ": " + why);
+}
+
+// What is no template is named, with the templates that there are.
+TEST(Chats, WhatIsNoTemplate) {
+  Scratch scratch;
+  const auto refused = [&](const std::string& path, const std::string& why) {
+    try {
+      data::chat_template(path);
+      ADD_FAILURE() << path;
+    } catch (const base::InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+      EXPECT_NE(e.hint().find("templates are chatml, plain, or a TOML file"), std::string::npos) << e.hint();
+    }
+  };
+  refused(scratch.path, " is a folder, and no chat template has this name");
+  refused(scratch.path + "/llama3", "there is no chat template " + scratch.path + "/llama3, and no file of this name");
+  for (const auto* text : {"{% for m in messages %}", "\n{{ bos_token }}", "{# a remark #}"}) {
+    spit(scratch.path + "/template", text);
+    refused(scratch.path + "/template", "/template is a chat template in Jinja, which is not read");
+  }
+  spit(scratch.path + "/t.jinja", "<|user|>{{ x }}");
+  refused(scratch.path + "/t.jinja", "/t.jinja is a chat template in Jinja, which is not read");
 }
 
 TEST(Chats, OnlyAnswersCountInWindows) {

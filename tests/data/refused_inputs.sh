@@ -36,7 +36,7 @@ said 'bad.jsonl.gz is'
 
 # Input that is not text is refused from a pipe, too.
 printf '\xff\xfea\0b\0' >utf16
-expect 3 shard-data --input - --output piped <utf16; says piped 'standard input is UTF-16 text'
+expect 3 shard-data --input - --output piped <utf16; said 'standard input is UTF-16 text'
 expect 3 shard-data --input <(cat utf16) --output piped
 said 'is UTF-16 text'
 said 'iconv -f UTF-16 -t UTF-8 >utf8.txt$'   # a command that reads what the pipe held
@@ -56,10 +56,10 @@ jq -e '.train[0].documents == 2' piped/index.json >/dev/null || fail "two docume
 
 # A flag without an effect on any input is refused. Messages use the singular for one document.
 printf 'a text\n' >plain.txt
-expect 2 shard-data --input plain.txt --json-key body --output unused; says unused '--json-key is for JSON lines, and plain.txt is plain text'
-expect 2 shard-data --input good.jsonl --split lines --output unused; says unused '--split is for plain text, and good.jsonl is JSON lines'
-expect 2 shard-data --input - --split lines --output unused <good.jsonl; says unused '--split is for plain text, and standard input is JSON lines'
-expect 2 shard-data --input - --input plain.txt --json-key body --output unused <plain.txt; says unused 'and every input is plain text'
+expect 2 shard-data --input plain.txt --json-key body --output unused; said '--json-key is for JSON lines, and plain.txt is plain text'
+expect 2 shard-data --input good.jsonl --split lines --output unused; said '--split is for plain text, and good.jsonl is JSON lines'
+expect 2 shard-data --input - --split lines --output unused <good.jsonl; said '--split is for plain text, and standard input is JSON lines'
+expect 2 shard-data --input - --input plain.txt --json-key body --output unused <plain.txt; said 'and every input is plain text'
 [ ! -e unused ] && [ ! -e unused.partial ] || fail "a refused set is there"
 expect 0 shard-data --input - --input plain.txt --json-key text --split lines --output mixed <good.jsonl
 expect 0 shard-data --input plain.txt --output single --validation 0
@@ -71,6 +71,24 @@ printf '{"content": "some text", "n": 1, "title": "t"}\n' >other_keys.jsonl
 refused 3 '1 of 1 documents were refused' shard-data --input other_keys.jsonl --output keys
 said 'try: --json-key NAME takes the text from another key; with text there are: content, title; --rejects FILE lists them'
 expect 0 shard-data --input other_keys.jsonl --json-key content --output keys --validation 0
+# Conversations: without --chat-template, and with it under other keys.
+printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' >chats.jsonl
+printf '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}\n' >sharegpt.jsonl
+printf '{"prompt": "a", "completion": "b"}\n' >trl.jsonl
+printf '{"instruction": "a", "input": "", "output": "b"}\n' >alpaca.jsonl
+for file in chats sharegpt trl; do
+  refused 3 '1 of 1 documents were refused' shard-data --input $file.jsonl --output keys2
+  said 'try: the first line holds a conversation: --chat-template chatml, or plain, '; unsaid 'json-key'
+  expect 0 shard-data --input $file.jsonl --chat-template plain --output chats-$file --validation 0
+  same_tokens chats-chats chats-$file "the conversation of $file.jsonl"
+done
+refused 3 '1 of 1 documents were refused' shard-data --input <(cat chats.jsonl) --output keys2
+said 'try: --json-key NAME takes the text from another key; --chat-template reads conversations; '
+refused 3 '1 of 1 documents were refused' shard-data --input alpaca.jsonl --output keys2
+said 'try: --json-key NAME .*; --chat-template reads prompt and response (the page conversations)'
+refused 3 '1 of 1 documents were refused' shard-data --input alpaca.jsonl --chat-template plain --output keys2
+said 'try: a conversation is messages .*; the first line of alpaca.jsonl has: instruction, input, output; the page conversations'
+unsaid 'json-key'
 printf 'caf\xe9\n' >latin.txt
 refused 3 '1 of 1 documents were refused' shard-data --input latin.txt --output latin; said 'iconv -f ISO-8859-1 -t UTF-8'
 
@@ -94,7 +112,11 @@ said '^  and 1 more$'
 echo "One book that is one document." >book.txt
 expect 0 shard-data --input book.txt --output no-validation
 said 'warning: there is no validation split: the one document was not chosen'
-said '^  try: --split paragraphs .*--validation'
+said '^  try: --split paragraphs, or lines, .*--validation'
+expect 0 shard-data --input book.txt --split paragraphs --output no-empty-lines
+said '^  try: --split lines makes more documents of a text without empty lines; --validation 0.1'
+expect 0 shard-data --input book.txt --split lines --output no-lines
+said '^  try: --validation 0.1 chooses more documents'
 expect 0 shard-data --input book.txt --output not-wanted --validation 0
 unsaid warning
 expect 0 shard-data --input good.jsonl --output validation --validation 0.1

@@ -54,6 +54,10 @@ TEST(Config, AWorkingDtypeIsOneThatRunsComputeIn) {
     EXPECT_EQ(c.dtype, base::DType::f16);
     EXPECT_EQ(dtype.get(), "f16");
   }
+  for (const auto& [name, ours] : {std::pair{"bfloat16", "bf16"}, {"float32", "f32"}, {"fp32", "f32"}}) {
+    dtype.set(name, "--dtype");
+    EXPECT_EQ(dtype.get(), ours);
+  }
 }
 
 TEST(Config, AmountsAreNumbersInRange) {

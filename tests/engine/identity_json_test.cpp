@@ -1,6 +1,8 @@
 // The identity that a checkpoint records: its keys and their values are a file format.
 #include "libtrain/engine/identity_json.h"
 
+#include "libtrain/checkpoint/run_state.h"
+#include "libtrain/engine/identity.h"
 #include "libtrain/engine/setup.h"
 #include "tests/engine/small_run.h"
 
@@ -105,6 +107,21 @@ TEST(IdentityJson, GivesTheLearningRatesAgain) {
     EXPECT_FALSE(learning_rate_of(lacking).has_value()) << key;
   }
   EXPECT_FALSE(learning_rate_of(nlohmann::json::object()).has_value());
+}
+
+// A checkpoint names the weights that a run began with: another checkpoint's, imported ones, or initial values.
+TEST(IdentityJson, WeightsThatARunBeganWith) {
+  checkpoint::RunState made, imported, merged;
+  imported.provenance = {{"imported_from", "/model"}, {"model_type", "llama"}};
+  merged.provenance = {{"weights_from", "base, step 0"}};
+  const auto said = [](const checkpoint::RunState& a, const checkpoint::RunState& b) {
+    const auto all = differences(a, b);
+    return all.size() == 1 ? text_of(all[0], "a", "b") : std::string();
+  };
+  EXPECT_EQ(said(merged, imported), "weights from: a has base, step 0, b imported weights");
+  EXPECT_EQ(said(made, imported), "weights from: a has initial values, b imported weights");
+  imported.provenance["weights_from"] = "other, step 3";
+  EXPECT_EQ(said(made, imported), "weights from: a has initial values, b other, step 3");
 }
 
 }  // namespace identity_json_test

@@ -416,7 +416,7 @@ TEST(Setup, ValidationWithoutASplitSaysHowToMakeOne) {
   c.validate_every = 5, c.validation_sequences = 4;
   std::string text;
   EXPECT_EQ(code_of(c, &text), base::ExitCode::input_refused);
-  EXPECT_NE(text.find("--validation 0.02"), std::string::npos) << text;
+  EXPECT_NE(text.find("shard-data --split lines"), std::string::npos) << text;
 }
 
 // Checkpoints of older programs hold the identity's model as text.

@@ -71,7 +71,7 @@ refused 2 'p.json exists' mpirun -n 2 profile-comm "${quick[@]}" --output p.json
 refused 2 'p.svg exists' profile-comm --from p.json --plot p.svg
 
 # Groups, dtypes, three ranks, threads; ranks that wait outside of groups.
-mpi 3 profile-comm "${quick[@]}" --groups 'pair:0,2;all:all' --operations ordered_reduce_scatter,exchange,all_reduce --dtype f32,bf16 --json >three.json 2>err || fail "exit code $?: $(cat err)"
+mpi 3 profile-comm "${quick[@]}" --groups 'pair:0,2;all:all' --operations ordered_reduce_scatter,exchange,all_reduce --dtype float32,bfloat16 --json >three.json 2>err || fail "exit code $?: $(cat err)"
 jq -e '[.communication[] | [.group, .ranks, .operation, .type]] == [["pair",2,"ordered_reduce_scatter","f32"],["pair",2,"exchange","f32"],["pair",2,"all_reduce","f32"],["pair",2,"all_reduce","bf16"],
        ["all",3,"ordered_reduce_scatter","f32"],["all",3,"exchange","f32"],["all",3,"all_reduce","f32"],["all",3,"all_reduce","bf16"]] and ([.communication[].sizes[].wrong] | add) == 0' three.json >/dev/null || fail "three.json"
 grep -q 'ordered_reduce_scatter adds f32 only: not measured in bf16' err || fail "no note: $(cat err)"

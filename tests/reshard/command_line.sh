@@ -24,8 +24,8 @@ expect 0 reshard-checkpoint four one --consolidate --threads 2 --memory 8MiB --j
 jq -e '.output == "one" and .source_ranks == 4 and .ranks == 1 and .step == 6 and .kept_rank_files == 0 and .bytes_written > 0' out >/dev/null || fail "JSON: $(cat out)"
 same one/rank-00000.h5 $newest/rank-00000.h5 "there and back"
 same one/checkpoint.h5 $newest/checkpoint.h5 "there and back"
-expect 0 reshard-checkpoint one narrow --dtype bf16
-expect 0 reshard-checkpoint narrow wide --dtype f32
+expect 0 reshard-checkpoint one narrow --dtype bfloat16
+expect 0 reshard-checkpoint narrow wide --dtype float32
 same wide/rank-00000.h5 $newest/rank-00000.h5 "by way of bf16"
 
 # To tensor-parallel ranks and back. What no flag sets stays as it is.

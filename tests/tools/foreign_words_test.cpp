@@ -164,6 +164,81 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
   }
 }
 
+// What users of TRL's SFTTrainer and of peft's LoraConfig write.
+TEST(ForeignWords, ArgumentsOfFineTuning) {
+  engine::RunConfig c;
+  std::vector<std::string> names;
+  for (const auto& f : engine::fields_of(c)) names.push_back(f.name);
+  const std::vector<std::pair<const char*, const char*>> expected = {
+      {"--completion-only-loss", "here it is --answers-only: the set marks answers if shard-data"},
+      {"--assistant_only_loss", "here it is --answers-only: the set marks answers if shard-data"},
+      {"--train-on-completions", "here it is --answers-only: "},
+      {"--train_on_inputs", "here it is --answers-only: leaves prompts out"},
+      {"--freeze", "here it is --group: --group 'embedding.*:frozen'"},
+      {"--packing", "shard-data --pack best-fit --sequence N"},
+      {"--lora-r", "here it is --adapter: "},
+      {"--r", "here it is --adapter: "},
+      {"--lora-rank", "here it is --adapter: "},
+      {"--use-lora", "here it is --adapter: "},
+      {"--lora-alpha", "here it is --adapter-alpha"},
+      {"--use-rslora", "here it is --adapter-alpha: rsLoRA's scale"},
+      {"--target-modules", "here it is --adapter-on: "},
+      {"--use-dora", "adapters are LoRA alone"},
+      {"--modules-to-save", "nothing else is trained"},
+      {"--neftune-noise-alpha", "nor noise on embeddings"},
+      {"--dataset-text-field", "shard-data makes them, with --json-key"},
+      {"--chat-template", "shard-data --chat-template"},
+      {"--pad-token", "nothing is padded"},
+      {"--use-8bit-adam", "here it is --moment-dtype: "}};
+  for (const auto& [theirs, part] : expected) {
+    const auto said = foreign_word_hint(theirs, names, Spelling::flags);
+    EXPECT_NE(said.find(part), std::string::npos) << theirs << ": " << said;
+  }
+}
+
+TEST(ForeignWords, ProgramsThatDoNotTrainAnswerForThemselves) {
+  struct Program {
+    std::vector<std::string> names;
+    std::vector<std::pair<const char*, const char*>> expected;
+  };
+  const std::vector<Program> programs = {
+      {{"checkpoint", "prompt", "batch", "context", "top-k", "top-p", "temperature", "tokens", "stop-at", "no-bos",
+        "samples", "json", "stream-weights", "threads"},
+       {{"--eos", "here it is --stop-at: "},
+        {"--chat", "no chat template is applied"},
+        {"--chat-template", "no chat template is applied"},
+        {"--repetition-penalty", "there are no penalties"},
+        {"--num-beams", "there is no beam search"},
+        {"--max-new-tokens", "here it is --tokens"},
+        {"--max-length", "here it is --tokens"},
+        {"--min-p", "here it is --top-p: there is this and --top-k"},
+        {"--batch_size", "here it is --batch: "},
+        {"--device", "one process of a CPU"},
+        {"--lora", "convert-checkpoint --from peft"}}},
+      {{"checkpoint", "tokenizer", "threads", "stream-weights", "input", "batch", "no-bos", "json"},
+       {{"--batch-size", "here it is --batch"},
+        {"--num-fewshot", "no benchmarks are built in"},
+        {"--tasks=arc", "no benchmarks are built in"},
+        {"--model_args", "here it is --checkpoint: "},
+        {"--model", "here it is --checkpoint: "},
+        {"--output_path", "here it is --json: "}}},
+      {{"input", "json-key", "chat-template", "pack", "sequence", "end-of-document", "begin-of-document", "threads",
+        "special-tokens", "tokenizer", "output"},
+       {{"--dataset-text-field", "here it is --json-key"},
+        {"--text-column", "here it is --json-key"},
+        {"--packing", "here it is --pack: best-fit"},
+        {"--assistant-only-loss", "here it is --chat-template: marks answers"},
+        {"--eos", "here it is --end-of-document: "},
+        {"--dataset_name", "here it is --input: "},
+        {"--num_proc", "here it is --threads"},
+        {"--padding", "nothing is padded"}}}};
+  for (const auto& program : programs)
+    for (const auto& [theirs, part] : program.expected) {
+      const auto said = foreign_word_hint(theirs, program.names, Spelling::flags);
+      EXPECT_NE(said.find(part), std::string::npos) << theirs << ": " << said;
+    }
+}
+
 // A setting of a run in a model's file is known for what it is, under every name that it has.
 TEST(ForeignWords, NoSettingOfARunIsAKeyOfAModel) {
   engine::RunConfig c;

@@ -29,6 +29,10 @@ for program in shard-data partition-model train inspect generate score profile-c
   { timeout 20 "$program" --help 2>err </dev/null; echo $? >code; } | true
   [ "$(cat code)" = 0 ] || fail "$program --help to a closed stdout: exit code $(cat code)"
 done
+# Values of flags that take several, or two.
+for value in 'generate --prompt-ids N,...' 'convert-checkpoint --ignore-keys KEY,...' 'inspect --export FORMAT PATH' 'profile-comm --compare BASE NEW'; do
+  timeout 20 "${value%% *}" --help >help && grep -Eq -e "^  ${value#* }( |\$)" help || fail "--help has not: $value"
+done
 timeout 20 train --help-model >help || fail "train --help-model: exit code $?"
 awk 'length($0) > 80 { print "train --help-model line " NR " has " length($0) " columns"; bad = 1 } END { exit bad }' help || fail "train --help-model does not fit"
 # Whole words, to the last letter of a column and of a line that is broken.

@@ -96,6 +96,23 @@ for part in data/train data/train/; do
 done
 expect 0 "${run[@]}" --output new --dry-run; unsaid 'is a part of'
 
+# A plan of the model of a checkpoint, or of a run, is what training from it follows.
+expect 0 partition-model --model run --sequence 64 --global-batch 8 --output of-run.json
+expect 0 train --plan of-run.json --init-from run --data data --output from-plan --steps 1 --progress never --threads 1
+expect 0 partition-model --model "$(ls -d run/checkpoints/step-*)" --json; jq -e '.model.hidden == 32 and .model.vocabulary == 257' out >/dev/null || fail "the model of a checkpoint: $(cat out)"
+mkdir -p none/checkpoints damaged foreign
+refused 3 'none holds no checkpoint' partition-model --model none
+head -c 300 run/checkpoints/step-*/manifest.json >damaged/manifest.json
+refused 3 'damaged/manifest.json' partition-model --model damaged
+jq '.format = "else/1"' run/checkpoints/step-*/manifest.json >foreign/manifest.json
+refused 3 'format is "else/1", expected that of a checkpoint' partition-model --model foreign
+jq '.model.hidden = "many"' run/checkpoints/step-*/manifest.json >foreign/manifest.json
+refused 3 "foreign/manifest.json: model: hidden 'many' is not a whole number" partition-model --model foreign
+jq 'del(.model.hidden)' run/checkpoints/step-*/manifest.json >foreign/manifest.json
+refused 3 'foreign/manifest.json: model' partition-model --model foreign; said 'inspect --verify foreign'
+jq '.model.later_key = 1' run/checkpoints/step-*/manifest.json >foreign/manifest.json
+expect 0 partition-model --model foreign --json   # a key that a later program may have added
+
 # What inspect reads.
 refused 3 'run/report.txt is a report for readers' inspect run/report.txt; said 'try: cat run/report.txt; inspect run '
 refused 3 'llama-nano does not exist' inspect llama-nano; said 'try: it is the name of a preset: partition-model --model llama-nano '

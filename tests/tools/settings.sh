@@ -317,7 +317,7 @@ hint 'here it is --dtype' train --bf16
 hint 'did you mean --global-batch' train --global_batc 8
 hint 'did you mean --model' train --modle gpt2
 hint 'did you mean --zero' partition-model --zreo 1
-hint "did you mean 'bf16'" train --dtype bfloat16 --data data --output run
+hint "did you mean 'bf16'" train --dtype bfloat --data data --output run
 hint "did you mean 'ordered'" partition-model --reduction ordred
 hint "did you mean 'gpt2-nano'" train --model gpt2-nanno --data data --output run
 hint 'here it is --tokens' generate --max-new-tokens 5

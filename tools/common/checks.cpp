@@ -2,6 +2,7 @@
 #include "tools/common/checks.h"
 
 #include "libtrain/base/nearest.h"
+#include "libtrain/plan/parallel_layout.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -50,6 +51,15 @@ CLI::Validator one_of(const std::vector<std::string>& legal) {
         if (std::find(legal.begin(), legal.end(), text) != legal.end()) return std::string();
         const auto hint = base::value_hint(text, legal);
         return fmt::format("{} is not known; use {}{}", text, fmt::join(legal, ", "), hint.empty() ? "" : "; " + hint);
+      },
+      "");
+}
+
+CLI::Validator one_of_dtypes(const std::vector<std::string>& names) {
+  return CLI::Validator(
+      [known = one_of(names)](std::string& text) {
+        if (const auto ours = plan::dtype_spellings(); ours.contains(text)) text = ours.at(text);
+        return known(text);
       },
       "");
 }

@@ -17,4 +17,7 @@ CLI::Validator in_range(base::Range<double> range);
 CLI::Validator any_seed();                                     // 0 to 2^64 - 1
 CLI::Validator one_of(const std::vector<std::string>& words);  // with "did you mean"
 
+// Makes "bf16" of "bfloat16" and so on, and wants one of these names: for Option::transform.
+CLI::Validator one_of_dtypes(const std::vector<std::string>& names);
+
 }  // namespace trainyard::tools

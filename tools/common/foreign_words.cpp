@@ -3,6 +3,7 @@
 
 #include "libtrain/base/advice.h"
 #include "libtrain/base/nearest.h"
+#include "tools/common/foreign_by_program.h"
 #include "tools/common/foreign_files.h"
 #include "tools/common/foreign_names.h"
 
@@ -277,6 +278,12 @@ std::string foreign_word_hint(const std::string& word, const std::vector<std::st
   if (of_plans && asked == "config")
     return "plans are made from flags: write each setting as one, such as --micro-batch 2";
   if (of_plans && asked == "plan") return "a plan is what --output FILE writes here, for train --plan FILE";
+  for (const auto& e : foreign_names_of_program(names)) {
+    if (std::find(e.theirs.begin(), e.theirs.end(), asked) == e.theirs.end()) continue;
+    const std::string ours = e.ours, sentence = e.sentence;
+    if (ours.empty()) return sentence;
+    if (has(ours)) return fmt::format("here it is {}{}", spelled(ours), sentence.empty() ? "" : ": " + sentence);
+  }
   const Entry* no_name = nullptr;
   std::string of_a_run;
   for (const auto* table : {&entries(), &more_foreign_names()})

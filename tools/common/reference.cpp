@@ -165,9 +165,10 @@ OptionEntry entry_of(const CLI::Option& option) {
     text += fmt::format(" [{}]", usual);
   if (option.get_required()) text += " (required)";
   auto value = type.name;
-  if (option.get_type_size() > 0 && option.get_expected_max() == 2 && option.get_expected_min() == 2)
+  const bool has_both = value.find(' ') != std::string::npos;  // "BASE NEW"
+  if (option.get_type_size() > 0 && option.get_expected_max() == 2 && option.get_expected_min() == 2 && !has_both)
     value = fmt::format("{0} {0}", type.name);
-  else if (option.get_expected_max() > 2) value += "...";
+  else if (option.get_expected_max() > 2 && !value.ends_with("...")) value += "...";
   if (option.get_positional()) return {option.get_single_name(), value, text};
   return {fmt::format("{}", fmt::join(shown_names(option), ", ")), value, text};
 }

@@ -75,7 +75,7 @@ void add_options(CLI::App& app, Settings& s) {
       ->group("Work");
   app.add_option("--dtype", s.dtype,
                  "--to: f32, bf16 or f16 [the checkpoint's]; --from: f32 or bf16 [bf16 where all of SRC is, else f32]")
-      ->check(one_of({"f32", "bf16", "f16"}))
+      ->transform(tools::one_of_dtypes({"f32", "bf16", "f16"}))
       ->group("Work");
   app.add_option("--max-shard", s.max_shard,
                  "--to: most bytes of tensors in a file; a larger model becomes several files with an index [5GB]")

@@ -223,7 +223,7 @@ void add_flags(CLI::App& app, Asked& asked) {
          "'tensorboard FOLDER': all metrics of a run as an event file there; 'csv FILE': what --csv prints; what "
          "was exported there before is replaced")
       ->expected(2)
-      ->type_name("TEXT");
+      ->type_name("FORMAT PATH");
   app.add_option("--progress", asked.progress, "auto, always or never: show how far --verify is, on stderr")
       ->check(tools::one_of({"auto", "always", "never"}))
       ->capture_default_str();

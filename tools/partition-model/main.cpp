@@ -29,11 +29,13 @@
 #include "tools/partition-model/machine_step.h"
 #include "tools/partition-model/options.h"
 #include "tools/partition-model/pictures.h"
+#include "tools/partition-model/saved_model.h"
 #include "tools/partition-model/search.h"
 #include "tools/partition-model/times.h"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -119,9 +121,11 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o, const SetFact
         "than the tokenizer has (--data SET counts it)");
   const auto tokens = set.vocabulary;
   if (model.vocabulary > 0 && model.vocabulary < tokens)
-    throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
-                                       model.vocabulary, o.data, tokens),
-                           "leave the vocabulary out of the model: it comes from the shards");
+    throw base::InputError(
+        fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model, model.vocabulary, o.data,
+                    tokens),
+        "make the shards with the tokenizer of the checkpoint; or leave the vocabulary out of the model's file: it "
+        "comes from the shards");
   if (model.vocabulary > 0) return;
   // The set's tokenizer may already have a mask token. train accepts a plan with room for one in any case.
   const auto mask = plan::objective_of(model) == plan::Objective::masked ? 1 : 0;
@@ -149,7 +153,10 @@ std::int64_t host_memory_of(const Options& o) {
 }
 
 plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
-  p.model = plan::load_model(o.model, io::read_layout_file);
+  const auto presets = plan::preset_names();
+  const bool is_preset = std::find(presets.begin(), presets.end(), o.model) != presets.end();
+  const auto saved = is_preset ? std::nullopt : tools::saved_model(base::path_of_text(o.model));
+  p.model = saved ? *saved : plan::load_model(o.model, io::read_layout_file);
   if (const auto dropped = plan::dropped_text(p.model); !dropped.empty()) base::log_warning("{}", dropped);
   if (p.gradient_dtype != base::DType::f32)
     base::log_warning("--gradient-dtype {} is only for comparison: train adds gradients in f32, and refuses this plan",
@@ -250,7 +257,8 @@ int main(int argc, char** argv) {
   p.sequence = p.global_batch = 0;
   namespace ranges = plan::ranges;
   using tools::in_range;
-  app.add_option("--model", o.model, "preset or TOML file; train --help-model describes both")
+  app.add_option("--model", o.model,
+                 "preset or TOML file, as train --help-model says; or the folder of a checkpoint, or of a run")
       ->capture_default_str()
       ->group("Model");
   app.add_option("--data", o.data, "folder of the token shards for the training, which set the vocabulary")

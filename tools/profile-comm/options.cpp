@@ -6,6 +6,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/plan/grid/ranges.h"
+#include "libtrain/plan/parallel_layout.h"
 #include "libtrain/profile/collective.h"
 #include "tools/common/checks.h"
 
@@ -149,8 +150,9 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
       ->check(in_range(base::Range<double>{1, 1e6}))
       ->capture_default_str()
       ->group(product);
-  app.add_option("--compare", o.compare, "BASE NEW: two profiles; exit 5 when NEW is slower")
+  app.add_option("--compare", o.compare, "two profiles; exit 5 when NEW is slower")
       ->expected(2)
+      ->type_name("BASE NEW")
       ->group(compare);
   app.add_option("--max-regress", o.max_regress,
                  "a regression is slower by more than this, and outside the confidence interval")
@@ -176,7 +178,9 @@ void resolve_texts(ProfileOptions& o) {
           fmt::format("--operations: '{}' is not known", name),
           fmt::format("did you mean {}? There are {}", base::nearest(name, known), fmt::join(known, ", ")));
   s.dtypes.clear();
-  for (const auto& name : items(o.dtypes, "--dtype")) {
+  for (const auto& word : items(o.dtypes, "--dtype")) {
+    const auto ours = plan::dtype_spellings();
+    const auto name = ours.contains(word) ? ours.at(word) : word;
     if (const auto known = base::names_of_working_dtypes(); std::find(known.begin(), known.end(), name) == known.end())
       throw base::UsageError(fmt::format("--dtype '{}' is not measured", name),
                              "f32, bf16, f16, or several, as f32,bf16");

@@ -114,7 +114,7 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option(
          "--dtype", s.dtype,
          "working dtype, f32, bf16 or f16; with the last two, the exact f32 weights stay as master weights [as in SRC]")
-      ->check(one_of(base::names_of_working_dtypes()))
+      ->transform(tools::one_of_dtypes(base::names_of_working_dtypes()))
       ->group("Parallel layout");
   app.add_option("--only", s.only,
                  "model: write the weights alone, for generate, train --evaluate and --init-from; no run can go on "

@@ -66,8 +66,8 @@ void add_options(CLI::App& app, Settings& s) {
       ->type_name("PATTERN");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
   app.add_option("--chat-template", s.chat,
-                 "JSON lines hold conversations (messages, or prompt and response), put together by this template: "
-                 "chatml, plain or a TOML file; marks which tokens are answers")
+                 "JSON lines hold conversations (messages, conversations, or prompt and response or completion), put "
+                 "together by this template: chatml, plain or a TOML file; marks which tokens are answers")
       ->group("Input")
       ->type_name("TEMPLATE");
   app.add_option("--keep-field", s.fields,

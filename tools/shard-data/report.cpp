@@ -75,8 +75,12 @@ void print_findings(const Settings& s, const data::BuildResult& r) {
                "read\n  try: {}\n",
                r.documents == 1 ? "the one document was not"
                                 : fmt::format("none of {} was", base::counted(r.documents, "document")),
-               s.split.value_or("whole") == "whole" && r.documents < 100
-                   ? "--split paragraphs makes more documents of a text; --validation 0.1 chooses more of them"
+               r.documents < 100 && !s.split
+                   ? "--split paragraphs, or lines, makes more documents of a text; --validation "
+                     "0.1 chooses more of them"
+               : r.documents < 100 && s.split != "lines"
+                   ? "--split lines makes more documents of a text without empty lines; --validation 0.1 chooses more "
+                     "of them"
                    : "--validation 0.1 chooses more documents");
 }
 
