@@ -43,12 +43,12 @@ ModelConfig mixtral_model(const json& config, const std::string& where, std::vec
                           std::vector<std::string>& unknown) {
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
-  take_decoder(keys, m);
+  take_decoder(keys, m, 8);
   m.norm_epsilon = keys.number("rms_norm_eps", 1e-5);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {1e6});
-  take_windows(keys, m, UsualWindows::all);
+  take_same_window(keys, m, 0);
   take_experts(keys, m, keys.integer("num_local_experts", 8), keys.integer("num_experts_per_tok", 2));
   m.experts.weights = GateWeights::chosen;
   if (keys.number("router_jitter_noise", 0) != 0)
@@ -109,14 +109,14 @@ ModelConfig qwen3_moe_model(const json& config, const std::string& where, std::v
                             std::vector<std::string>& unknown) {
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
-  take_decoder(keys, m);
+  take_decoder(keys, m, 4);
   m.qk_norm = plan::QkNorm::head;
   take_attention_biases(keys, m);
   m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
-  if (keys.boolean("use_sliding_window", false)) take_windows(keys, m, UsualWindows::all);
+  if (keys.boolean("use_sliding_window", false)) take_same_window(keys, m, 4096);
   else keys.pass_over({"sliding_window", "layer_types"});
   const auto count = keys.has("num_experts") ? keys.integer("num_experts") : keys.integer("num_local_experts", 128);
   keys.pass_over({"num_local_experts", "max_window_layers"});

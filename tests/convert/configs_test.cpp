@@ -44,7 +44,7 @@ TEST(Import, OlderConfigsSayTheSame) {
   // null means absent, and a key with the usual value is accepted.
   auto usual = model;
   usual.config["rope_parameters"].update({{"type", nullptr}, {"factor", 1}, {"partial_rotary_factor", 1.0}});
-  usual.config["rope_scaling"] = {{"rope_type", nullptr}, {"factor", nullptr}};
+  usual.config["rope_scaling"] = nullptr;
   usual.config.update({{"partial_rotary_factor", 1}, {"auto_map", nullptr}, {"nothing_known", nullptr}});
   usual.config.update({{"sliding_window", 4096}, {"layer_types", {"full_attention", "full_attention"}}});
   usual.write(scratch.path + "/d/model");
@@ -142,8 +142,9 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
   refuse("bert", "tie_word_embeddings", false, "'tie_word_embeddings' is false");
   refuse("bert", "type_vocab_size", 0, "'type_vocab_size' is 0");
   refuse("bert", "type_vocab_size", 3, "token_type_embeddings.weight is [2, 12], config.json makes it [3, 12]");
-  refuse("mistral", "layer_types", {"full_attention", "chunked_attention"}, "'layer_types' is no list of");
-  refuse("mistral", "layer_types", {"full_attention"}, "'layer_types' is no list of");
+  refuse("qwen2", "layer_types", {"full_attention", "chunked_attention", "full_attention"},
+         "'layer_types' is no list of");
+  refuse("qwen2", "layer_types", {"full_attention"}, "'layer_types' is no list of");
   refuse("mistral", "rms_norm_eps", "small", "'rms_norm_eps' must be a number");
   refuse("mixtral", "router_jitter_noise", 0.1, "'router_jitter_noise' is not 0");
   refuse("qwen3-moe", "mlp_only_layers", {1}, "layer 1 would be another here");
