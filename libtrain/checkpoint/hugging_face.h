@@ -59,7 +59,8 @@ struct ForeignModel {
   plan::ModelConfig model;
 };
 // Throws InputError, beginning with `where`, that lists everything this library cannot compute: another family, an
-// unsupported activation, ... A key without a meaning here is refused by name, unless `ignored` has it.
+// unsupported activation, ... A key without a meaning here is refused by name, unless `ignored` has it. A UsageError
+// names a key of `ignored` that is not in the file, or has a meaning here.
 ForeignModel model_of_config(const nlohmann::json& config, const std::string& name, const std::string& where,
                              const std::vector<std::string>& ignored = {});
 

@@ -124,8 +124,8 @@ void require_whole_attention(ConfigKeys& keys) {
 
 void take_usual(ConfigKeys& keys) {
   keys.require_none("quantization_config", "quantized weights");
-  keys.require_none("auto_map", "models that come with code of their own");
   keys.pass_over({"model_type",
+                  "auto_map",  // transformers has each of these families itself, and asks for no other code
                   "architectures",
                   "_name_or_path",
                   "transformers_version",
@@ -192,6 +192,14 @@ ForeignModel model_of_config(const nlohmann::json& config, const std::string& na
     throw base::InputError(
         fmt::format("{}: such a model cannot be computed here: {}", where, fmt::join(objections, "; ")),
         "no weights were read; libtrain/design/blocks.md says what blocks there are");
+  for (const auto& key : ignored)
+    if (std::count(unknown.begin(), unknown.end(), key) == 0)
+      throw base::UsageError(
+          base::text("$ignore-keys {} has no effect: {}", base::excerpt(key),
+                     !config.contains(key)
+                         ? fmt::format("{} has no such key", where)
+                         : fmt::format("the key of {} is known here, and no key is ignored that is", where)),
+          "leave it out");
   std::erase_if(unknown, [&](const auto& key) { return std::count(ignored.begin(), ignored.end(), key) > 0; });
   if (!unknown.empty()) {
     const auto names = base::one_line(fmt::format("{}", fmt::join(unknown, ",")));

@@ -45,7 +45,8 @@ TEST(Import, OlderConfigsSayTheSame) {
   auto usual = model;
   usual.config["rope_parameters"].update({{"type", nullptr}, {"factor", 1}, {"partial_rotary_factor", 1.0}});
   usual.config["rope_scaling"] = nullptr;
-  usual.config.update({{"partial_rotary_factor", 1}, {"auto_map", nullptr}, {"nothing_known", nullptr}});
+  usual.config.update({{"partial_rotary_factor", 1}, {"nothing_known", nullptr}});
+  usual.config["auto_map"] = {{"AutoModelForCausalLM", "modeling.Model"}};  // as in Phi-3-mini-4k
   usual.config.update({{"sliding_window", 4096}, {"layer_types", {"full_attention", "full_attention"}}});
   usual.write(scratch.path + "/d/model");
   const auto d = import(scratch.path + "/d/model", scratch.path + "/d/imported");
@@ -68,7 +69,19 @@ TEST(Import, UnknownKeysAreRefusedByName) {
   checkpoint::ImportOptions o;
   o.ignored_keys = {"rotary_sector"};
   EXPECT_THROW(checkpoint::import_model(scratch.path + "/model", scratch.path + "/imported", o), base::InputError);
-  o.ignored_keys = {"rotary_sector", "sliding_windows", "another"};
+  const auto refuse = [&](const std::string& key, const std::string& words) {
+    auto more = o;
+    more.ignored_keys = {"rotary_sector", "sliding_windows", key};
+    try {
+      checkpoint::import_model(scratch.path + "/model", scratch.path + "/imported", more);
+      ADD_FAILURE() << key;
+    } catch (const base::UsageError& e) {
+      EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+    }
+  };
+  refuse("another", "--ignore-keys \"another\" has no effect: " + scratch.path + "/model/config.json has no such key");
+  refuse("hidden_act", "config.json is known here");
+  o.ignored_keys = {"rotary_sector", "sliding_windows"};
   EXPECT_EQ(fingerprints(checkpoint::import_model(scratch.path + "/model", scratch.path + "/imported", o).manifest),
             fingerprints_of(Loaded("llama-3")));
 }
@@ -127,7 +140,6 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
            "'" + std::string(key) + "' has mscale");
     refuse("llama-3", key, {{"rope_type", "yarn"}, {"factor", 2}, {"truncate", false}}, "has truncate false");
   }
-  refuse("llama-3", "auto_map", {{"AutoModel", "modeling.Model"}}, "'auto_map': models that come with code");
   refuse("llama-3", "sliding_window", 4096, "'sliding_window'");
   refuse("llama-3", "layer_types", {"full_attention", "sliding_attention"}, "'layer_types' has types other than");
   refuse("gpt2", "activation_function", "tanh", "'activation_function' is \"tanh\"");
