@@ -224,7 +224,7 @@ std::string gate_name(const ModelConfig& m) {
 void take_gated_activation(ConfigKeys& keys, ModelConfig& m, const char* key, const char* usual) {
   const auto f = keys.text(key, usual);
   if (f == "silu" || f == "swish") m.activation = Activation::swiglu;
-  else if (f == "gelu_pytorch_tanh" || f == "gelu_new") m.activation = Activation::geglu_tanh;
+  else if (is_tanh_gelu(f)) m.activation = Activation::geglu_tanh;
   else if (f == "gelu") m.activation = Activation::geglu_erf;
   else
     keys.object_to("'{}' is {}: as a gate silu, gelu and gelu_pytorch_tanh are computed here", key, base::excerpt(f));

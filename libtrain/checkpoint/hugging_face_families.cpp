@@ -124,37 +124,36 @@ void require_whole_attention(ConfigKeys& keys) {
 
 void take_usual(ConfigKeys& keys) {
   keys.require_none("quantization_config", "quantized weights");
-  keys.pass_over({"model_type",
-                  "auto_map",  // transformers has each of these families itself, and asks for no other code
-                  "architectures",
-                  "_name_or_path",
-                  "transformers_version",
-                  "torch_dtype",
-                  "dtype",
-                  "use_cache",
-                  "bos_token_id",
-                  "eos_token_id",
-                  "pad_token_id",
-                  "initializer_range",
-                  "task_specific_params",
-                  "gradient_checkpointing",
-                  "tokenizer_class",
-                  "id2label",
-                  "label2id",
-                  "return_dict",
-                  "output_hidden_states",
-                  "output_attentions",
-                  "chunk_size_feed_forward",
-                  "is_encoder_decoder",
-                  "is_decoder",
-                  "problem_type",
-                  "_attn_implementation_autoset"});
+  keys.pass_over(
+      {"model_type",
+       "auto_map",  // transformers has each of these families itself, and asks for no other code
+       "architectures", "_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "bos_token_id",
+       "eos_token_id", "pad_token_id", "initializer_range", "task_specific_params", "gradient_checkpointing",
+       "tokenizer_class", "id2label", "label2id", "return_dict", "output_hidden_states", "output_attentions",
+       "chunk_size_feed_forward", "is_encoder_decoder", "is_decoder", "problem_type", "_attn_implementation_autoset",
+       // Of versions before 5, which kept settings of generation and of other tasks here.
+       "bad_words_ids", "begin_suppress_tokens", "decoder_start_token_id", "diversity_penalty", "do_sample",
+       "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
+       "forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length", "min_length",
+       "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores", "prefix",
+       "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
+       "temperature", "tf_legacy_loss", "top_k", "top_p", "torchscript", "typical_p", "use_bfloat16",
+       // Written by programs that convert or fine-tune.
+       "transformers.js_config", "unsloth_fixed", "unsloth_version"});
+  // Dropout under the names of BERT, which is read in that family alone.
+  keys.pass_over({"hidden_dropout_prob", "attention_probs_dropout_prob"});
+}
+
+bool is_tanh_gelu(const std::string& activation) {
+  for (const char* name : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"})
+    if (activation == name) return true;
+  return false;
 }
 
 void take_plain_activation(ConfigKeys& keys, plan::ModelConfig& m, const char* key, const char* usual) {
   const auto f = keys.text(key, usual);
   if (f == "gelu") m.activation = plan::Activation::gelu_erf;
-  else if (f == "gelu_new" || f == "gelu_pytorch_tanh") m.activation = plan::Activation::gelu_tanh;
+  else if (is_tanh_gelu(f)) m.activation = plan::Activation::gelu_tanh;
   else if (f == "relu") m.activation = plan::Activation::relu;
   else keys.object_to("'{}' is {}: gelu, gelu_new and relu are computed here", key, base::excerpt(f));
 }

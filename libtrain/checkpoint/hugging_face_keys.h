@@ -65,6 +65,8 @@ void take_usual(ConfigKeys& keys);
 // Requires that each token attends to all earlier tokens, in every layer.
 void require_whole_attention(ConfigKeys& keys);
 
+// The names of a GELU by tanh. They differ in how the formula is written.
+bool is_tanh_gelu(const std::string& activation);
 // An activation without a gate under `key`: gelu, gelu_new, relu.
 void take_plain_activation(ConfigKeys& keys, plan::ModelConfig& model, const char* key, const char* usual);
 const char* activation_name(const plan::ModelConfig& model);

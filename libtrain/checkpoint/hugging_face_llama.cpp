@@ -15,7 +15,9 @@ using plan::Biases, plan::ModelConfig;
 // Keys that a configuration of Llama's kind may have and that change no forward pass.
 void take_rest(ConfigKeys& keys, std::vector<std::string>& unknown) {
   take_usual(keys);
-  keys.pass_over({"max_sequence_length", "max_window_layers"});
+  keys.pass_over({"max_sequence_length", "max_window_layers", "is_llama_config"});
+  keys.require("rope_interleaved", false);
+  keys.require("use_mrope", false);
   unknown = keys.unknown();
 }
 

@@ -262,4 +262,20 @@ TEST(Config, GatesOfGemmaAreUnderOneKey) {
   EXPECT_EQ(read(changed("gemma2", {{"hidden_activation", "gelu"}})).activation, plan::Activation::geglu_erf);
 }
 
+// Keys of published files that compute nothing in a forward pass: GPT-NeoX-20B, SmolLM2, Qwen2.5, Llama 2.
+TEST(Config, PublishedKeysThatComputeNothing) {
+  const json of_20b = {{"hidden_act", "gelu_fast"}, {"attention_probs_dropout_prob", 0}, {"hidden_dropout_prob", 0}};
+  EXPECT_EQ(model("gpt-neox", of_20b), model("gpt-neox", {{"hidden_act", "gelu_new"}}));
+  EXPECT_EQ(model("gpt-neox", of_20b).activation, plan::Activation::gelu_tanh);
+  EXPECT_EQ(model("llama-2", {{"is_llama_config", true},
+                              {"rope_interleaved", false},
+                              {"transformers.js_config", {{"dtype", "q4"}}},
+                              {"max_length", 4096},
+                              {"temperature", 0.6},
+                              {"top_p", 0.9}}),
+            model("llama-2"));
+  EXPECT_EQ(model("qwen2", {{"use_mrope", false}}), model("qwen2"));
+  EXPECT_REFUSED(changed("llama-2", {{"rope_interleaved", true}}), "'rope_interleaved' is true");
+}
+
 }  // namespace families_test
