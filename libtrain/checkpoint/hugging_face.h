@@ -109,6 +109,19 @@ const WeightTypeName* weight_type_in_safetensors(std::string_view name);  // nul
 // base::from_f32, which returns how many finite values became infinite.
 std::int64_t from_f32_counting(base::DType dtype, const float* from, std::int64_t count, void* to);
 
+// How many weights of several tensors are NaN or infinite, and which of the tensors is the first that has one.
+class NotFinite {
+ public:
+  void look(std::size_t tensor, const float* values, std::int64_t count);
+  void add(const NotFinite& other);
+  // A sentence about them; "" if there are none.
+  std::string warning(const std::vector<ForeignTensor>& tensors) const;
+
+ private:
+  std::int64_t count_ = 0;
+  std::size_t first_ = 0;
+};
+
 // Rows [first, first + count) of one part of a foreign tensor; the unit of one move.
 struct Slab {
   std::size_t tensor = 0, part = 0;  // index into the list of foreign tensors

@@ -179,10 +179,13 @@ class Importing {
     for_each_part(slabs_.size(), options_.threads,
                   [&](std::size_t i, int thread) { move(slabs_[i], base::at(hands, thread)); });
     std::map<std::string, std::uint64_t> made;
-    for (const auto& h : hands)
+    for (const auto& h : hands) {
+      not_finite_.add(h.not_finite);
       for (const auto& [path, fingerprint] : h.made) made[path] += fingerprint;
+    }
     return made;
   }
+  std::string warning() const { return not_finite_.warning(source_.tensors); }
 
  private:
   struct Hands {
@@ -191,6 +194,7 @@ class Importing {
     std::vector<float> values, turned;
     std::vector<char> narrow;
     std::map<std::string, std::uint64_t> made;
+    NotFinite not_finite;
   };
 
   void move(const Slab& slab, Hands& h) {
@@ -204,6 +208,7 @@ class Importing {
     });
     const float* values = at_least(h.values, count);
     base::to_f32(type.type, raw, count, h.values.data());
+    h.not_finite.look(slab.tensor, values, count);
     if (t.transposed) {
       transpose(values, t.cols, slab.count, at_least(h.turned, count));
       values = h.turned.data();
@@ -241,6 +246,7 @@ class Importing {
   std::vector<Slab> slabs_;
   std::mutex mutex_;
   std::int64_t done_ = 0, all_;
+  NotFinite not_finite_;
 };
 
 // Parses a JSON file beside the weights. Returns an empty object if there is no file, or it holds something else.
@@ -354,7 +360,9 @@ ImportResult import_model(const std::string& path, const std::string& destinatio
                           if (options.watch) options.watch(0, result.bytes_read);
                         }});
   result.bytes_written = target.bytes_to_write();
-  const auto made = Importing(source, target, options).run();
+  Importing work(source, target, options);
+  const auto made = work.run();
+  if (auto warning = work.warning(); !warning.empty()) result.notes.push_back(std::move(warning));
   result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
   return result;
 } catch (const std::filesystem::filesystem_error& e) {
