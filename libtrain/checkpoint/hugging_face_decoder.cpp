@@ -5,6 +5,7 @@
 #include "libtrain/base/text.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainyard::checkpoint {
 
@@ -54,20 +55,44 @@ class RotaryKeys {
       keys_.pass_over_all();
       return;
     }
-    r.factor = keys_.number("factor", 1);
-    if (r.scaling == RotaryScaling::linear) return keys_.pass_over({"original_max_position_embeddings"});
-    r.original = keys_.integer("original_max_position_embeddings", m.context);
+    const auto original = keys_.integer("original_max_position_embeddings", m.context);
+    r.factor =
+        factor(name == "yarn" && original > 0 ? static_cast<double>(m.context) / static_cast<double>(original) : 0);
+    if (r.scaling == RotaryScaling::linear) return take_no_scaling(r);
+    r.original = original;
     if (r.scaling == RotaryScaling::llama3) {
       r.low = keys_.number("low_freq_factor", 1), r.high = keys_.number("high_freq_factor", 4);
-      return;
+      return take_no_scaling(r);
     }
     r.beta_fast = keys_.number("beta_fast", 32), r.beta_slow = keys_.number("beta_slow", 1);
-    r.attention_factor = keys_.number("attention_factor", 0);
-    for (const char* other : {"mscale", "mscale_all_dim"})
-      if (keys_.has(other))
-        outer_.object_to("'{}' has {}: the factor of cosines follows from 'factor' here", key_, other);
-    if (!keys_.boolean("truncate", true))
+    r.attention_factor = attention_factor(r.factor);
+    if (keys_.is_null("truncate") || !keys_.boolean("truncate", true))
       outer_.object_to("'{}' has truncate false: the ramp begins and ends at whole pairs here", key_);
+    take_no_scaling(r);
+  }
+
+  // `of_null`: what null stands for; 0: nothing.
+  double factor(double of_null) {
+    const auto factor = keys_.number("factor", keys_.is_null("factor") ? of_null : 0);
+    if (factor == 0) outer_.object_to("'{}' has no factor", key_);
+    else if (factor < 1) outer_.object_to("'{}' has the factor {}: here it is 1 or more", key_, factor);
+    return factor;
+  }
+
+  // Of cosines and sines in YaRN; 0: the usual one. The two keys of DeepSeek count together, or not at all.
+  double attention_factor(double factor) {
+    const auto of = [factor](double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; };
+    const auto above = keys_.number("mscale", 0), below = keys_.number("mscale_all_dim", 0);
+    const auto usual = above != 0 && below != 0 ? of(above) / of(below) : 0;
+    return keys_.number("attention_factor", usual);
+  }
+
+  // A factor of 1 changes no angle.
+  static void take_no_scaling(plan::RotaryConfig& r) {
+    if (r.factor != 1 || (r.attention_factor != 0 && r.attention_factor != 1)) return;
+    plan::RotaryConfig none;
+    none.fraction = r.fraction, none.local_base = r.local_base;
+    r = none;
   }
 
   ConfigKeys& outer_;
@@ -127,6 +152,7 @@ void take_rotary(ConfigKeys& keys, ModelConfig& m, const std::string& where, Usu
   if (older || given("rope_parameters"))
     RotaryKeys(keys, older ? "rope_scaling" : "rope_parameters", where, keys.objections()).take(m, usual);
   keys.pass_over({"rope_parameters"});
+  if (m.rotary_base < 1.001) keys.object_to("'rope_theta' is {}: here it is 1.001 or more", m.rotary_base);
   if (!usual.of_parts && m.rotary.fraction != 1)
     keys.object_to("'partial_rotary_factor' is {}: in this family whole heads rotate", m.rotary.fraction);
 }

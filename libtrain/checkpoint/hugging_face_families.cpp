@@ -144,6 +144,12 @@ void take_usual(ConfigKeys& keys) {
   keys.pass_over({"hidden_dropout_prob", "attention_probs_dropout_prob"});
 }
 
+void take_norm_epsilon(ConfigKeys& keys, plan::ModelConfig& m, const char* key, double usual) {
+  m.norm_epsilon = keys.number(key, usual);
+  if (m.norm_epsilon < 1e-12 || m.norm_epsilon > 1)
+    keys.object_to("'{}' is {}: here it is from 1e-12 to 1", key, m.norm_epsilon);
+}
+
 bool is_tanh_gelu(const std::string& activation) {
   for (const char* name : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"})
     if (activation == name) return true;
@@ -186,7 +192,8 @@ ForeignModel model_of_config(const nlohmann::json& config, const std::string& na
   std::vector<std::string> objections, unknown;
   found.model = found.family->model(config, where, objections, unknown);
   found.model.name = name;
-  for (const auto& problem : plan::problems(found.model)) objections.push_back(problem);
+  // These speak of a model file, so they are told only where no key is named.
+  if (objections.empty()) objections = plan::problems(found.model);
   if (!objections.empty())
     throw base::InputError(
         fmt::format("{}: such a model cannot be computed here: {}", where, fmt::join(objections, "; ")),

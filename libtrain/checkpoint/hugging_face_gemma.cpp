@@ -17,7 +17,7 @@ void take_gemma(ConfigKeys& keys, ModelConfig& m) {
   take_usual_head(keys, m, 256);
   m.norm_position = NormPosition::sandwich, m.norm_offset = 1;
   m.embedding_scale = std::sqrt(static_cast<double>(std::clamp<std::int64_t>(m.hidden, 0, 1 << 20)));
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", true);
   take_attention_biases(keys, m);
   take_gated_activation(keys, m, "hidden_activation", "gelu_pytorch_tanh");
@@ -140,7 +140,7 @@ ModelConfig olmo2_model(const json& config, const std::string& where, std::vecto
   take_decoder(keys, m);
   m.norm_position = NormPosition::inside_post, m.qk_norm = plan::QkNorm::width;
   take_attention_biases(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-5);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-5);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});

@@ -65,6 +65,9 @@ void take_usual(ConfigKeys& keys);
 // Requires that each token attends to all earlier tokens, in every layer.
 void require_whole_attention(ConfigKeys& keys);
 
+// What is added to the variance in a norm.
+void take_norm_epsilon(ConfigKeys& keys, plan::ModelConfig& model, const char* key, double usual);
+
 // The names of a GELU by tanh. They differ in how the formula is written.
 bool is_tanh_gelu(const std::string& activation);
 // An activation without a gate under `key`: gelu, gelu_new, relu.

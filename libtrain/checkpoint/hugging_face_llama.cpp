@@ -27,7 +27,7 @@ ModelConfig llama_model(const json& config, const std::string& where, std::vecto
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
   take_decoder(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   const bool attention = keys.boolean("attention_bias", false), mlp = keys.boolean("mlp_bias", false);
   m.biases = mlp ? Biases::on : attention ? Biases::attention : Biases::off;
@@ -60,7 +60,7 @@ ModelConfig mistral_model(const json& config, const std::string& where, std::vec
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
   take_decoder(keys, m, 8);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
@@ -109,7 +109,7 @@ ModelConfig qwen2_model(const json& config, const std::string& where, std::vecto
   ModelConfig m;
   take_decoder(keys, m, 32);
   m.biases = Biases::qkv;
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
@@ -137,7 +137,7 @@ ModelConfig qwen3_model(const json& config, const std::string& where, std::vecto
   take_usual_head(keys, m, 128);
   m.qk_norm = plan::QkNorm::head;
   take_attention_biases(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
@@ -162,7 +162,7 @@ ModelConfig phi3_model(const json& config, const std::string& where, std::vector
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
   take_decoder(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-5);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-5);
   m.dropout_embedding = keys.number("embd_pdrop", 0);
   m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("resid_pdrop", 0);
   m.tied = keys.boolean("tie_word_embeddings", false);

@@ -29,7 +29,7 @@ ModelConfig neox_model(const json& config, const std::string& where, std::vector
   m.layers = keys.integer("num_hidden_layers"), m.hidden = keys.integer("hidden_size");
   m.heads = m.kv_heads = keys.integer("num_attention_heads"), m.ffn = keys.integer("intermediate_size");
   m.vocabulary = keys.integer("vocab_size"), m.context = keys.integer("max_position_embeddings");
-  m.norm_epsilon = keys.number("layer_norm_eps", 1e-5);
+  take_norm_epsilon(keys, m, "layer_norm_eps", 1e-5);
   m.tied = keys.boolean("tie_word_embeddings", false);
   m.parallel_residual = keys.boolean("use_parallel_residual", true);
   m.dropout_attention = keys.number("attention_dropout", 0);

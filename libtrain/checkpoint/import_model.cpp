@@ -67,6 +67,8 @@ struct Source {
 
  private:
   void find_tensors(const std::string& prefix);
+  // The name under which a tied model may hold the tensor alone; the same name if there is none.
+  std::string name_of_twin(const std::string& tensor, const std::string& prefix) const;
   void require_equal(const std::string& table, const std::string& twin) const;
 };
 
@@ -88,6 +90,14 @@ Source::Source(const std::string& path_, const std::vector<std::string>& ignored
   find_tensors(prefixed ? prefix : "");
 }
 
+std::string Source::name_of_twin(const std::string& tensor, const std::string& prefix) const {
+  if (is.model.tied)
+    for (const auto& twin : is.family->tied)
+      if (their_names(twin.of, is.model, prefix).front() == tensor)
+        return their_names(twin.name, is.model, prefix).front();
+  return tensor;
+}
+
 void Source::find_tensors(const std::string& prefix) {
   tensors = foreign_tensors(*is.family, is.model, parameters, prefix);
   const auto& all = files.tensors();
@@ -96,6 +106,7 @@ void Source::find_tensors(const std::string& prefix) {
   for (const auto& t : tensors) {
     auto found = all.find(t.name);
     if (found == all.end()) found = all.find(older_name(*is.family, t.name));
+    if (found == all.end()) found = all.find(name_of_twin(t.name, prefix));
     if (found == all.end()) {
       missing.push_back(t.name);
       continue;

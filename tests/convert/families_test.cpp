@@ -146,6 +146,27 @@ TEST(Angles, OfPhi3HaveNoScaling) {
   EXPECT_NE(refused_as(m, "phi3"), "");
 }
 
+// YaRN of factor f multiplies cosines by 0.1 ln(f) + 1, or by a quotient of two such numbers.
+TEST(Angles, FactorsOfYarn) {
+  const auto yarn = [](const json& more) {
+    json angles = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 5}};
+    angles.update(more);
+    return read(changed("llama-2", {{"max_position_embeddings", 20}, {"rope_scaling", angles}})).rotary;
+  };
+  const auto usual = yarn(json::object());
+  EXPECT_EQ(usual.factor, 4);
+  EXPECT_EQ(usual.attention_factor, 0);
+  EXPECT_EQ(yarn({{"factor", nullptr}}), usual);  // 20 / 5
+  EXPECT_EQ(yarn({{"mscale", 0.8}}), usual);
+  EXPECT_EQ(yarn({{"mscale", 0.8}, {"mscale_all_dim", 0}}), usual);
+  EXPECT_EQ(yarn({{"mscale", 1.0}, {"mscale_all_dim", 1.0}}).attention_factor, 1);
+  EXPECT_NEAR(yarn({{"mscale", 0.8}, {"mscale_all_dim", 0.5}}).attention_factor, 1.1109035489 / 1.0693147181, 1e-9);
+  EXPECT_EQ(yarn({{"mscale", 0.8}, {"mscale_all_dim", 0.5}, {"attention_factor", 1.7}}).attention_factor, 1.7);
+  EXPECT_EQ(yarn({{"factor", 1.0}}), plan::RotaryConfig());
+  EXPECT_EQ(model("llama-2", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 1.0}}}}).rotary,
+            plan::RotaryConfig());
+}
+
 TEST(Windows, AnAbsentKeyIsNoNull) {
   struct Case {
     const char* golden;
