@@ -49,6 +49,7 @@ plan::ModelConfig canonical(plan::ModelConfig m) {
     m.attention.window_tokens = of_all_layers(m.attention.window_tokens, m.layers);
   if (m.heads > 0) m.head_size = m.head_dim();
   if (m.head_size > 0 && m.query_scale == 1 / std::sqrt(static_cast<double>(m.head_size))) m.query_scale = 0;
+  if (m.rotary.scaling == plan::RotaryScaling::none && m.rotary.local_base == m.rotary_base) m.rotary.local_base = 0;
   auto& e = m.experts;
   if (!plan::has_experts(m)) {
     e = {};

@@ -227,6 +227,15 @@ TEST(Windows, AGemmaWithoutAnyIsWrittenWithAWindowThatNoLayerHas) {
   }
 }
 
+TEST(Angles, OfGemma3MayBeTheSameInAllLayers) {
+  auto m = model("gemma3", {{"rope_parameters", nullptr}});
+  m.rotary.local_base = 0;
+  EXPECT_EQ(refused_as(m, "gemma3_text"), "");
+  EXPECT_EQ(written(m, "gemma3_text")["rope_local_base_freq"], m.rotary_base);
+  m.rotary.scaling = plan::RotaryScaling::linear, m.rotary.factor = 2;  // also in layers with a window
+  EXPECT_NE(refused_as(m, "gemma3_text"), "");
+}
+
 TEST(Config, HeadsOfKeysThatAreAbsentOrNull) {
   for (const auto& [name, absent] : {std::pair{"mistral", 8},
                                      {"mixtral", 8},
