@@ -96,12 +96,29 @@ std::string shortened(const std::string& text) {
   return text.size() > longest ? excerpt(text) : text;
 }
 
+namespace {
+
+// Which of the numbers that some programs write, and that JSON does not have, begins at this byte, counted from 1; ""
+// if none does.
+std::string_view number_without_json(std::string_view text, std::size_t byte) {
+  for (const std::size_t at : {byte - 1, byte})  // the minus may have been read
+    for (const std::string_view name : {"NaN", "-Infinity", "Infinity"})
+      if (at > 0 && at <= text.size() && text.substr(at - 1).starts_with(name)) return name;
+  return {};
+}
+
+}  // namespace
+
 template <class Json> Json parse_json(const std::string& text, const std::string& where) {
   Watch<Json> watch(where);
   try {
     Json::sax_parse(text, &watch);  // false where the text is no JSON; the parser below explains it
     return Json::parse(text);
   } catch (const typename Json::parse_error& e) {
+    if (const auto name = number_without_json(text, e.byte); !name.empty())
+      throw InputError(
+          fmt::format("{} is no JSON: byte {} begins {}, and JSON has no such number", where, e.byte, name),
+          "write a number, or null if it has none");
     throw InputError(
         fmt::format("{} is no JSON: it breaks off or is damaged at byte {} of {}", where, e.byte, text.size()),
         "write the file again");

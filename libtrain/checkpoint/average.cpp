@@ -23,10 +23,10 @@ void require_same_shapes(const std::vector<const Reader*>& sources) {
   for (const auto* source : sources) {
     const bool adapted = plan::has_adapter(source->state().model);
     if (adapted != plan::has_adapter(sources.front()->state().model))
-      throw base::InputError(fmt::format("{} has {} and {} has {}: they cannot be averaged", source->path(),
-                                         adapted ? "adapters" : "none", sources.front()->path(),
-                                         adapted ? "none" : "adapters"),
-                             "reshard-checkpoint --merge adds adapters to their weights");
+      throw base::InputError(
+          fmt::format("{} has {} and {} has {}: they cannot be averaged", source->path(), adapted ? "adapters" : "none",
+                      sources.front()->path(), adapted ? "none" : "adapters"),
+          "reshard-checkpoint --merge adds adapters to their weights");
   }
   const auto& expected = sources.front()->manifest().parameters;
   for (const auto* source : sources) {

@@ -100,6 +100,7 @@ class Exporting {
   const std::vector<std::string>& files() const { return names_; }
   void write(const std::string& folder);
   nlohmann::ordered_json index() const;
+  std::string warning() const { return not_finite_.warning(tensors_); }  // after write
 
  private:
   struct Hands {
@@ -109,6 +110,7 @@ class Exporting {
     std::vector<float> values, turned;
     std::vector<char> raw;
     std::vector<std::uint64_t> made;  // fingerprints, by tensor
+    NotFinite not_finite;
   };
   using AllHands = std::vector<Hands>;
 
@@ -127,6 +129,7 @@ class Exporting {
   std::vector<Target> targets_;  // one for each tensor
   std::vector<std::string> names_, headers_;
   std::string folder_;
+  NotFinite not_finite_;
   std::int64_t bytes_ = 0, file_bytes_ = 0, done_ = 0;
   std::mutex mutex_;
 };
@@ -185,8 +188,10 @@ void Exporting::write(const std::string& folder) {
   for_each_part(slabs.size(), options_.threads,
                 [&](std::size_t i, int thread) { move(slabs[i], base::at(hands, thread)); });
   ReadSums read(source_);
-  for (const auto& h : hands)
+  for (const auto& h : hands) {
+    not_finite_.add(h.not_finite);
     if (h.read) read.add(*h.read);
+  }
   read.require();
   const auto sent = sum(hands, tensors_.size());
   struct Range {
@@ -225,6 +230,7 @@ void Exporting::move(const Slab& slab, Hands& h) {
   auto* raw = at_least(h.raw, count * type_.bytes);
   h.reader->read_tensor(Kind::master, parameter.name, slab.first * t.cols, count, h.values.data());
   h.read->add(Kind::master, parameter.name, slab.first * t.cols, count, h.values.data());
+  h.not_finite.look(slab.tensor, values, count);
   if (t.transposed) {
     transpose(values, slab.count, t.cols, at_least(h.turned, count));
     values = h.turned.data();
@@ -335,6 +341,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
                work.file_bytes() + companion_bytes(record) + std::ssize(tokenizer.content) + (std::int64_t{512} << 10),
                options.free_bytes);
   work.write(folder.path());
+  if (auto warning = work.warning(); !warning.empty()) result.warnings.push_back(std::move(warning));
   if (work.files().size() > 1)
     base::write_file(folder.path() + "/" + io::safetensors_index_name, work.index().dump(2) + "\n");
   const auto kept = kept_config(record, result, state.model);

@@ -3,10 +3,13 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/blocks/layer.h"
 #include "libtrain/plan/spec/layer_model.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -124,6 +127,26 @@ std::int64_t from_f32_counting(base::DType dtype, const float* from, std::int64_
       lost += std::isinf(static_cast<float>(static_cast<const T*>(to)[i])) && std::isfinite(from[i]) ? 1 : 0;
     return lost;
   });
+}
+
+void NotFinite::look(std::size_t tensor, const float* values, std::int64_t count) {
+  std::int64_t found = 0;
+  for (std::int64_t i = 0; i < count; ++i) found += std::isfinite(values[i]) ? 0 : 1;
+  NotFinite here;
+  here.count_ = found, here.first_ = tensor;
+  add(here);
+}
+
+void NotFinite::add(const NotFinite& other) {
+  if (other.count_ == 0) return;
+  first_ = count_ == 0 ? other.first_ : std::min(first_, other.first_);
+  count_ += other.count_;
+}
+
+std::string NotFinite::warning(const std::vector<ForeignTensor>& tensors) const {
+  if (count_ == 0) return {};
+  return fmt::format("{} {} NaN or infinite, the first in {}", base::counted(count_, "weight"),
+                     count_ == 1 ? "is" : "are", base::one_line(tensors[first_].name));
 }
 
 std::vector<Slab> slabs_of(const std::vector<ForeignTensor>& tensors) {

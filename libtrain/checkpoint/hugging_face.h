@@ -59,7 +59,8 @@ struct ForeignModel {
   plan::ModelConfig model;
 };
 // Throws InputError, beginning with `where`, that lists everything this library cannot compute: another family, an
-// unsupported activation, ... A key without a meaning here is refused by name, unless `ignored` has it.
+// unsupported activation, ... A key without a meaning here is refused by name, unless `ignored` has it. A UsageError
+// names a key of `ignored` that is not in the file, or has a meaning here.
 ForeignModel model_of_config(const nlohmann::json& config, const std::string& name, const std::string& where,
                              const std::vector<std::string>& ignored = {});
 
@@ -107,6 +108,19 @@ const WeightTypeName* weight_type_in_safetensors(std::string_view name);  // nul
 
 // base::from_f32, which returns how many finite values became infinite.
 std::int64_t from_f32_counting(base::DType dtype, const float* from, std::int64_t count, void* to);
+
+// How many weights of several tensors are NaN or infinite, and which of the tensors is the first that has one.
+class NotFinite {
+ public:
+  void look(std::size_t tensor, const float* values, std::int64_t count);
+  void add(const NotFinite& other);
+  // A sentence about them; "" if there are none.
+  std::string warning(const std::vector<ForeignTensor>& tensors) const;
+
+ private:
+  std::int64_t count_ = 0;
+  std::size_t first_ = 0;
+};
 
 // Rows [first, first + count) of one part of a foreign tensor; the unit of one move.
 struct Slab {

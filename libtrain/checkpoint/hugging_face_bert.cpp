@@ -17,7 +17,7 @@ void take_bert(ConfigKeys& keys, ModelConfig& m) {
   m.vocabulary = keys.integer("vocab_size"), m.context = keys.integer("max_position_embeddings");
   m.segments = keys.integer("type_vocab_size", 2);
   if (m.segments == 0) keys.object_to("'type_vocab_size' is 0: a BERT has a table of segments here");
-  m.norm_epsilon = keys.number("layer_norm_eps", 1e-12);
+  take_norm_epsilon(keys, m, "layer_norm_eps", 1e-12);
   m.dropout_embedding = m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("hidden_dropout_prob", 0.1);
   m.dropout_attention = keys.number("attention_probs_dropout_prob", 0.1);
   take_plain_activation(keys, m, "hidden_act", "gelu");

@@ -5,6 +5,7 @@
 #include "libtrain/base/text.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainyard::checkpoint {
 
@@ -20,10 +21,12 @@ class RotaryKeys {
   RotaryKeys(ConfigKeys& outer, const char* key, const std::string& where, std::vector<std::string>& objections)
       : outer_(outer), key_(key), keys_(outer.value(key), fmt::format("{}: {}", where, key), objections) {}
 
-  void take(ModelConfig& m) {
+  void take(ModelConfig& m, const UsualAngles& usual) {
     m.rotary_base = keys_.number("rope_theta", m.rotary_base);
     m.rotary.fraction = keys_.number("partial_rotary_factor", m.rotary.fraction);
     take_scaling(m);
+    if (m.rotary.scaling != RotaryScaling::none && !usual.scaled)
+      outer_.object_to("'{}' is of type {}, which this family does not have", key_, base::excerpt(type()));
     for (const auto& name : keys_.unknown())
       outer_.object_to("'{}' has the key {}, which angles of this type do not have", key_, base::excerpt(name));
   }
@@ -52,20 +55,44 @@ class RotaryKeys {
       keys_.pass_over_all();
       return;
     }
-    r.factor = keys_.number("factor", 1);
-    if (r.scaling == RotaryScaling::linear) return keys_.pass_over({"original_max_position_embeddings"});
-    r.original = keys_.integer("original_max_position_embeddings", m.context);
+    const auto original = keys_.integer("original_max_position_embeddings", m.context);
+    r.factor =
+        factor(name == "yarn" && original > 0 ? static_cast<double>(m.context) / static_cast<double>(original) : 0);
+    if (r.scaling == RotaryScaling::linear) return take_no_scaling(r);
+    r.original = original;
     if (r.scaling == RotaryScaling::llama3) {
       r.low = keys_.number("low_freq_factor", 1), r.high = keys_.number("high_freq_factor", 4);
-      return;
+      return take_no_scaling(r);
     }
     r.beta_fast = keys_.number("beta_fast", 32), r.beta_slow = keys_.number("beta_slow", 1);
-    r.attention_factor = keys_.number("attention_factor", 0);
-    for (const char* other : {"mscale", "mscale_all_dim"})
-      if (keys_.has(other))
-        outer_.object_to("'{}' has {}: the factor of cosines follows from 'factor' here", key_, other);
-    if (!keys_.boolean("truncate", true))
+    r.attention_factor = attention_factor(r.factor);
+    if (keys_.is_null("truncate") || !keys_.boolean("truncate", true))
       outer_.object_to("'{}' has truncate false: the ramp begins and ends at whole pairs here", key_);
+    take_no_scaling(r);
+  }
+
+  // `of_null`: what null stands for; 0: nothing.
+  double factor(double of_null) {
+    const auto factor = keys_.number("factor", keys_.is_null("factor") ? of_null : 0);
+    if (factor == 0) outer_.object_to("'{}' has no factor", key_);
+    else if (factor < 1) outer_.object_to("'{}' has the factor {}: here it is 1 or more", key_, factor);
+    return factor;
+  }
+
+  // Of cosines and sines in YaRN; 0: the usual one. The two keys of DeepSeek count together, or not at all.
+  double attention_factor(double factor) {
+    const auto of = [factor](double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; };
+    const auto above = keys_.number("mscale", 0), below = keys_.number("mscale_all_dim", 0);
+    const auto usual = above != 0 && below != 0 ? of(above) / of(below) : 0;
+    return keys_.number("attention_factor", usual);
+  }
+
+  // A factor of 1 changes no angle.
+  static void take_no_scaling(plan::RotaryConfig& r) {
+    if (r.factor != 1 || (r.attention_factor != 0 && r.attention_factor != 1)) return;
+    plan::RotaryConfig none;
+    none.fraction = r.fraction, none.local_base = r.local_base;
+    r = none;
   }
 
   ConfigKeys& outer_;
@@ -83,16 +110,6 @@ std::vector<std::int64_t> shortest_cycle(const std::vector<std::int64_t>& all) {
   return all;
 }
 
-bool slides(UsualWindows usual, std::int64_t layer) {
-  switch (usual) {
-    case UsualWindows::all: return true;
-    case UsualWindows::none: return false;
-    case UsualWindows::every_other: return layer % 2 == 0;
-    case UsualWindows::five_of_six: return layer % 6 != 5;
-  }
-  return false;
-}
-
 std::int64_t window_at(const ModelConfig& m, std::int64_t layer) {
   const auto& all = m.attention.window_tokens;
   return all[base::size(layer) % all.size()];
@@ -100,11 +117,13 @@ std::int64_t window_at(const ModelConfig& m, std::int64_t layer) {
 
 }  // namespace
 
-void take_decoder(ConfigKeys& keys, ModelConfig& m) {
+void take_decoder(ConfigKeys& keys, ModelConfig& m, std::int64_t usual_kv_heads) {
   m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary, m.activation = Activation::swiglu;
   m.biases = Biases::off;
   m.layers = keys.integer("num_hidden_layers"), m.hidden = keys.integer("hidden_size");
-  m.heads = keys.integer("num_attention_heads"), m.kv_heads = keys.integer("num_key_value_heads", m.heads);
+  m.heads = keys.integer("num_attention_heads");
+  const bool all = usual_kv_heads == 0 || keys.is_null("num_key_value_heads");
+  m.kv_heads = keys.integer("num_key_value_heads", all ? m.heads : usual_kv_heads);
   m.ffn = keys.integer("intermediate_size"), m.vocabulary = keys.integer("vocab_size");
   m.context = keys.integer("max_position_embeddings");
   m.dropout_attention = keys.number("attention_dropout", 0);
@@ -128,14 +147,19 @@ nlohmann::ordered_json decoder_config(const ModelConfig& m) {
 void take_rotary(ConfigKeys& keys, ModelConfig& m, const std::string& where, UsualAngles usual) {
   m.rotary_base = keys.number("rope_theta", usual.base);
   m.rotary.fraction = keys.number("partial_rotary_factor", usual.fraction);
-  for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (keys.has(key)) RotaryKeys(keys, key, where, keys.objections()).take(m);
+  const auto given = [&](const char* key) { return keys.has(key) && !keys.value(key).empty(); };
+  const bool older = given("rope_scaling");
+  if (older || given("rope_parameters"))
+    RotaryKeys(keys, older ? "rope_scaling" : "rope_parameters", where, keys.objections()).take(m, usual);
+  keys.pass_over({"rope_parameters"});
+  if (m.rotary_base < 1.001) keys.object_to("'rope_theta' is {}: here it is 1.001 or more", m.rotary_base);
+  if (!usual.of_parts && m.rotary.fraction != 1)
+    keys.object_to("'partial_rotary_factor' is {}: in this family whole heads rotate", m.rotary.fraction);
 }
 
 void put_rotary(nlohmann::ordered_json& config, const ModelConfig& m) {
   const auto& r = m.rotary;
   config["rope_theta"] = m.rotary_base;
-  if (r.fraction != 1) config["partial_rotary_factor"] = r.fraction;
   auto& scaling = config["rope_scaling"] = nullptr;
   if (r.scaling == RotaryScaling::linear) {
     scaling = {{"rope_type", "linear"}, {"factor", r.factor}};
@@ -155,8 +179,14 @@ void put_rotary(nlohmann::ordered_json& config, const ModelConfig& m) {
   }
 }
 
-void take_windows(ConfigKeys& keys, ModelConfig& m, UsualWindows usual) {
-  const auto window = keys.has("sliding_window") ? keys.integer("sliding_window") : 0;
+std::int64_t take_window(ConfigKeys& keys, std::int64_t usual) {
+  if (keys.is_null("sliding_window")) return 0;
+  const auto window = keys.integer("sliding_window", usual);
+  if (window < 1 && keys.has("sliding_window")) keys.object_to("'sliding_window' is {}: here it is above 0", window);
+  return std::max<std::int64_t>(window, 0);
+}
+
+void take_layer_types(ConfigKeys& keys, ModelConfig& m, std::int64_t window, std::int64_t full_each) {
   const auto layers = std::clamp<std::int64_t>(m.layers, 0, 10000);
   std::vector<std::int64_t> all;
   if (keys.has("layer_types")) {
@@ -167,11 +197,23 @@ void take_windows(ConfigKeys& keys, ModelConfig& m, UsualWindows usual) {
       return keys.object_to("'layer_types' is no list of full_attention and sliding_attention for each layer");
     for (const auto& type : types) all.push_back(type == sliding ? window : 0);
     if (window < 1 && std::find(types.begin(), types.end(), sliding) != types.end())
-      keys.object_to("'layer_types' has sliding_attention, and 'sliding_window' is no number above 0");
+      keys.object_to("'layer_types' has sliding_attention, and there is no window");
   } else {
-    for (std::int64_t layer = 0; layer < layers; ++layer) all.push_back(slides(usual, layer) ? window : 0);
+    for (std::int64_t layer = 1; layer <= layers; ++layer)
+      all.push_back(full_each > 0 && layer % full_each == 0 ? 0 : window);
   }
   if (!all.empty()) m.attention.window_tokens = shortest_cycle(all);
+}
+
+void take_same_window(ConfigKeys& keys, ModelConfig& m, std::int64_t usual) {
+  const auto window = take_window(keys, usual);
+  m.attention.window_tokens = {window};
+  if (!keys.has("layer_types")) return;
+  const auto& types = keys.value("layer_types");
+  const auto* type = window > 0 ? sliding : full;
+  if (!types.is_array() || !std::all_of(types.begin(), types.end(), [&](const auto& t) { return t == type; }))
+    keys.object_to("'layer_types' has types other than {}, which all layers of this family have with {}", type,
+                   window > 0 ? fmt::format("a window of {}", window) : "no window");
 }
 
 nlohmann::ordered_json window_of(const ModelConfig& m) {
@@ -208,7 +250,7 @@ std::string gate_name(const ModelConfig& m) {
 void take_gated_activation(ConfigKeys& keys, ModelConfig& m, const char* key, const char* usual) {
   const auto f = keys.text(key, usual);
   if (f == "silu" || f == "swish") m.activation = Activation::swiglu;
-  else if (f == "gelu_pytorch_tanh" || f == "gelu_new") m.activation = Activation::geglu_tanh;
+  else if (is_tanh_gelu(f)) m.activation = Activation::geglu_tanh;
   else if (f == "gelu") m.activation = Activation::geglu_erf;
   else
     keys.object_to("'{}' is {}: as a gate silu, gelu and gelu_pytorch_tanh are computed here", key, base::excerpt(f));

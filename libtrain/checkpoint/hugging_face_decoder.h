@@ -9,23 +9,32 @@
 namespace trainyard::checkpoint {
 
 // Takes layers, widths, heads, vocabulary, context, norm epsilon and dropout of attention, under the names that all
-// families since Llama use. Sets what they have in common: RMS norms, rotary positions, SwiGLU, no biases.
-void take_decoder(ConfigKeys& keys, plan::ModelConfig& model);
+// families since Llama use. Sets what they have in common: RMS norms, rotary positions, SwiGLU, no biases. A file
+// without "num_key_value_heads" has `usual_kv_heads`; 0, or null in the file: as many as heads.
+void take_decoder(ConfigKeys& keys, plan::ModelConfig& model, std::int64_t usual_kv_heads = 0);
 // The same of an export.
 nlohmann::ordered_json decoder_config(const plan::ModelConfig& model);
 
 // Takes rotary angles: "rope_theta" and "rope_scaling", or in newer files both in "rope_parameters"; with
-// "partial_rotary_factor" beside them or among them. `where` is the file.
+// "partial_rotary_factor" beside them or among them. As in transformers, "rope_scaling" replaces "rope_parameters", and
+// what is in the object counts more than what is beside it. `where` is the file.
 struct UsualAngles {
   double base, fraction = 1;  // where the file says nothing
+  bool of_parts = false;      // a part of each head may rotate; transformers reads no such part in other families
+  bool scaled = true;         // transformers scales the angles of this family
 };
 void take_rotary(ConfigKeys& keys, plan::ModelConfig& model, const std::string& where, UsualAngles usual);
-// "rope_theta" and "rope_scaling", in the older form, which all versions of transformers read.
+// "rope_theta" and "rope_scaling", in the older form, which all versions of transformers read. No part of a head.
 void put_rotary(nlohmann::ordered_json& config, const plan::ModelConfig& model);
 
-// Takes "sliding_window" and "layer_types". Without "layer_types", `usual_types` says which layers have the window.
-enum class UsualWindows { all, none, every_other, five_of_six };  // every_other: the first, the third, ...
-void take_windows(ConfigKeys& keys, plan::ModelConfig& model, UsualWindows usual_types);
+// The tokens of "sliding_window": `usual` where the key is absent, 0 (no window) where it is null.
+std::int64_t take_window(ConfigKeys& keys, std::int64_t usual);
+// Gives the window to the layers that "layer_types" names; without it, to all but each `full_each`-th, or to all if
+// that is 0.
+void take_layer_types(ConfigKeys& keys, plan::ModelConfig& model, std::int64_t window, std::int64_t full_each);
+// Takes "sliding_window" for all layers. Transformers does not read "layer_types" in such a family, so other types are
+// an objection.
+void take_same_window(ConfigKeys& keys, plan::ModelConfig& model, std::int64_t usual);
 // Which layers see all tokens, and which have a window.
 void put_layer_types(nlohmann::ordered_json& config, const plan::ModelConfig& model);
 // The window of the first layer that has one; null if none has.

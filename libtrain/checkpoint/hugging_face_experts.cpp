@@ -12,18 +12,26 @@ using nlohmann::json, nlohmann::ordered_json;
 using plan::ExpertConfig, plan::GateWeights, plan::ModelConfig;
 
 // These families drop no tokens. Their balance loss counts all choices.
-void take_experts(ConfigKeys& keys, ModelConfig& m, std::int64_t count, std::int64_t top_k) {
+void take_experts(ConfigKeys& keys, ModelConfig& m, std::int64_t count, std::int64_t top_k, double balance = 0.001) {
   auto& e = m.experts;
   e.count = {count}, e.top_k = top_k;
   e.capacity_factor = "none";
   e.balance_over = plan::BalanceOver::all;
-  e.balance_loss = std::clamp(keys.number("router_aux_loss_coef", 0.001), 0.0, 1e6);
+  e.balance_loss = std::clamp(keys.number("router_aux_loss_coef", balance), 0.0, 1e6);
   keys.pass_over({"output_router_logits"});
+}
+
+// The weight of a single expert that is divided by itself is 1.
+void require_weights(ConfigKeys& keys, const ModelConfig& m, const char* what) {
+  if (m.experts.top_k == 1 && m.experts.weights == GateWeights::chosen)
+    keys.object_to("'num_experts_per_tok' is 1, and {}: that weight would always be 1, which is not computed here",
+                   what);
 }
 
 // The weights of the chosen experts are their scores, or these divided by their sum.
 void take_weights(ConfigKeys& keys, ModelConfig& m, bool usual) {
   m.experts.weights = keys.boolean("norm_topk_prob", usual) ? GateWeights::chosen : GateWeights::scores;
+  require_weights(keys, m, "'norm_topk_prob' divides its weight by the sum");
 }
 
 bool divides_scores(const ModelConfig& m) {
@@ -43,14 +51,15 @@ ModelConfig mixtral_model(const json& config, const std::string& where, std::vec
                           std::vector<std::string>& unknown) {
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
-  take_decoder(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-5);
+  take_decoder(keys, m, 8);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-5);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {1e6});
-  take_windows(keys, m, UsualWindows::all);
+  take_same_window(keys, m, 0);
   take_experts(keys, m, keys.integer("num_local_experts", 8), keys.integer("num_experts_per_tok", 2));
   m.experts.weights = GateWeights::chosen;
+  require_weights(keys, m, "a Mixtral divides its weight by the sum");
   if (keys.number("router_jitter_noise", 0) != 0)
     keys.object_to("'router_jitter_noise' is not 0: experts-noise = \"jitter\" has a width of its own here");
   take_usual(keys);
@@ -109,14 +118,14 @@ ModelConfig qwen3_moe_model(const json& config, const std::string& where, std::v
                             std::vector<std::string>& unknown) {
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
-  take_decoder(keys, m);
+  take_decoder(keys, m, 4);
   m.qk_norm = plan::QkNorm::head;
   take_attention_biases(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
-  if (keys.boolean("use_sliding_window", false)) take_windows(keys, m, UsualWindows::all);
+  if (keys.boolean("use_sliding_window", false)) take_same_window(keys, m, 4096);
   else keys.pass_over({"sliding_window", "layer_types"});
   const auto count = keys.has("num_experts") ? keys.integer("num_experts") : keys.integer("num_local_experts", 128);
   keys.pass_over({"num_local_experts", "max_window_layers"});
@@ -153,12 +162,12 @@ ModelConfig olmoe_model(const json& config, const std::string& where, std::vecto
   take_decoder(keys, m);
   m.qk_norm = plan::QkNorm::width;
   take_attention_biases(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-5);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-5);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
   keys.require_none("clip_qkv", "bounds of queries, keys and values");
-  take_experts(keys, m, keys.integer("num_experts", 64), keys.integer("num_experts_per_tok", 8));
+  take_experts(keys, m, keys.integer("num_experts", 64), keys.integer("num_experts_per_tok", 8), 0.01);
   take_weights(keys, m, false);
   require_whole_attention(keys);
   take_usual(keys);

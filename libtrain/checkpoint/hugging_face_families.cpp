@@ -49,6 +49,7 @@ plan::ModelConfig canonical(plan::ModelConfig m) {
     m.attention.window_tokens = of_all_layers(m.attention.window_tokens, m.layers);
   if (m.heads > 0) m.head_size = m.head_dim();
   if (m.head_size > 0 && m.query_scale == 1 / std::sqrt(static_cast<double>(m.head_size))) m.query_scale = 0;
+  if (m.rotary.scaling == plan::RotaryScaling::none && m.rotary.local_base == m.rotary_base) m.rotary.local_base = 0;
   auto& e = m.experts;
   if (!plan::has_experts(m)) {
     e = {};
@@ -124,37 +125,42 @@ void require_whole_attention(ConfigKeys& keys) {
 
 void take_usual(ConfigKeys& keys) {
   keys.require_none("quantization_config", "quantized weights");
-  keys.require_none("auto_map", "models that come with code of their own");
-  keys.pass_over({"model_type",
-                  "architectures",
-                  "_name_or_path",
-                  "transformers_version",
-                  "torch_dtype",
-                  "dtype",
-                  "use_cache",
-                  "bos_token_id",
-                  "eos_token_id",
-                  "pad_token_id",
-                  "initializer_range",
-                  "task_specific_params",
-                  "gradient_checkpointing",
-                  "tokenizer_class",
-                  "id2label",
-                  "label2id",
-                  "return_dict",
-                  "output_hidden_states",
-                  "output_attentions",
-                  "chunk_size_feed_forward",
-                  "is_encoder_decoder",
-                  "is_decoder",
-                  "problem_type",
-                  "_attn_implementation_autoset"});
+  keys.pass_over(
+      {"model_type",
+       "auto_map",  // transformers has each of these families itself, and asks for no other code
+       "architectures", "_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "bos_token_id",
+       "eos_token_id", "pad_token_id", "initializer_range", "task_specific_params", "gradient_checkpointing",
+       "tokenizer_class", "id2label", "label2id", "return_dict", "output_hidden_states", "output_attentions",
+       "chunk_size_feed_forward", "is_encoder_decoder", "is_decoder", "problem_type", "_attn_implementation_autoset",
+       // Of versions before 5, which kept settings of generation and of other tasks here.
+       "bad_words_ids", "begin_suppress_tokens", "decoder_start_token_id", "diversity_penalty", "do_sample",
+       "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
+       "forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length", "min_length",
+       "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores", "prefix",
+       "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
+       "temperature", "tf_legacy_loss", "top_k", "top_p", "torchscript", "typical_p", "use_bfloat16",
+       // Written by programs that convert or fine-tune.
+       "transformers.js_config", "unsloth_fixed", "unsloth_version"});
+  // Dropout under the names of BERT, which is read in that family alone.
+  keys.pass_over({"hidden_dropout_prob", "attention_probs_dropout_prob"});
+}
+
+void take_norm_epsilon(ConfigKeys& keys, plan::ModelConfig& m, const char* key, double usual) {
+  m.norm_epsilon = keys.number(key, usual);
+  if (m.norm_epsilon < 1e-12 || m.norm_epsilon > 1)
+    keys.object_to("'{}' is {}: here it is from 1e-12 to 1", key, m.norm_epsilon);
+}
+
+bool is_tanh_gelu(const std::string& activation) {
+  for (const char* name : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"})
+    if (activation == name) return true;
+  return false;
 }
 
 void take_plain_activation(ConfigKeys& keys, plan::ModelConfig& m, const char* key, const char* usual) {
   const auto f = keys.text(key, usual);
   if (f == "gelu") m.activation = plan::Activation::gelu_erf;
-  else if (f == "gelu_new" || f == "gelu_pytorch_tanh") m.activation = plan::Activation::gelu_tanh;
+  else if (is_tanh_gelu(f)) m.activation = plan::Activation::gelu_tanh;
   else if (f == "relu") m.activation = plan::Activation::relu;
   else keys.object_to("'{}' is {}: gelu, gelu_new and relu are computed here", key, base::excerpt(f));
 }
@@ -187,11 +193,20 @@ ForeignModel model_of_config(const nlohmann::json& config, const std::string& na
   std::vector<std::string> objections, unknown;
   found.model = found.family->model(config, where, objections, unknown);
   found.model.name = name;
-  for (const auto& problem : plan::problems(found.model)) objections.push_back(problem);
+  // These speak of a model file, so they are told only where no key is named.
+  if (objections.empty()) objections = plan::problems(found.model);
   if (!objections.empty())
     throw base::InputError(
         fmt::format("{}: such a model cannot be computed here: {}", where, fmt::join(objections, "; ")),
         "no weights were read; libtrain/design/blocks.md says what blocks there are");
+  for (const auto& key : ignored)
+    if (std::count(unknown.begin(), unknown.end(), key) == 0)
+      throw base::UsageError(
+          base::text("$ignore-keys {} has no effect: {}", base::excerpt(key),
+                     !config.contains(key)
+                         ? fmt::format("{} has no such key", where)
+                         : fmt::format("the key of {} is known here, and no key is ignored that is", where)),
+          "leave it out");
   std::erase_if(unknown, [&](const auto& key) { return std::count(ignored.begin(), ignored.end(), key) > 0; });
   if (!unknown.empty()) {
     const auto names = base::one_line(fmt::format("{}", fmt::join(unknown, ",")));

@@ -16,7 +16,7 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
   m.layers = keys.integer("n_layer"), m.hidden = keys.integer("n_embd"), m.heads = m.kv_heads = keys.integer("n_head");
   m.vocabulary = keys.integer("vocab_size"), m.context = keys.integer("n_positions");
   m.ffn = keys.has("n_inner") ? keys.integer("n_inner") : 4 * std::clamp<std::int64_t>(m.hidden, 0, 1 << 20);
-  m.norm_epsilon = keys.number("layer_norm_epsilon", 1e-5);
+  take_norm_epsilon(keys, m, "layer_norm_epsilon", 1e-5);
   m.dropout_embedding = keys.number("embd_pdrop", 0.1), m.dropout_attention = keys.number("attn_pdrop", 0.1);
   m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("resid_pdrop", 0.1);
   m.tied = keys.boolean("tie_word_embeddings", true);

@@ -12,7 +12,8 @@
 namespace trainyard::checkpoint {
 
 // The keys of one config.json. It records which keys were asked for, and objections to settings that are not computed
-// here. A null value counts as absent, as in transformers.
+// here. A null value counts as absent; where transformers takes null for none and an absent key for a number, is_null
+// tells them apart.
 class ConfigKeys {
  public:
   ConfigKeys(const nlohmann::json& json, const std::string& where, std::vector<std::string>& objections)
@@ -43,7 +44,7 @@ class ConfigKeys {
   void pass_over_all() {
     for (const auto& [key, value] : json_.items()) known_.insert(key);
   }
-  bool is_null(const char* key) const { return json_.contains(key) && json_[key].is_null(); }
+  bool is_null(const char* key) { return known_.insert(key), json_.contains(key) && json_[key].is_null(); }
   std::vector<std::string>& objections() { return objections_; }
   std::vector<std::string> unknown() const {
     std::vector<std::string> out;
@@ -64,6 +65,11 @@ void take_usual(ConfigKeys& keys);
 // Requires that each token attends to all earlier tokens, in every layer.
 void require_whole_attention(ConfigKeys& keys);
 
+// What is added to the variance in a norm.
+void take_norm_epsilon(ConfigKeys& keys, plan::ModelConfig& model, const char* key, double usual);
+
+// The names of a GELU by tanh. They differ in how the formula is written.
+bool is_tanh_gelu(const std::string& activation);
 // An activation without a gate under `key`: gelu, gelu_new, relu.
 void take_plain_activation(ConfigKeys& keys, plan::ModelConfig& model, const char* key, const char* usual);
 const char* activation_name(const plan::ModelConfig& model);

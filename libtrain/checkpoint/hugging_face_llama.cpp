@@ -15,7 +15,9 @@ using plan::Biases, plan::ModelConfig;
 // Keys that a configuration of Llama's kind may have and that change no forward pass.
 void take_rest(ConfigKeys& keys, std::vector<std::string>& unknown) {
   take_usual(keys);
-  keys.pass_over({"max_sequence_length", "max_window_layers"});
+  keys.pass_over({"max_sequence_length", "max_window_layers", "is_llama_config"});
+  keys.require("rope_interleaved", false);
+  keys.require("use_mrope", false);
   unknown = keys.unknown();
 }
 
@@ -25,7 +27,7 @@ ModelConfig llama_model(const json& config, const std::string& where, std::vecto
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
   take_decoder(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   const bool attention = keys.boolean("attention_bias", false), mlp = keys.boolean("mlp_bias", false);
   m.biases = mlp ? Biases::on : attention ? Biases::attention : Biases::off;
@@ -57,12 +59,12 @@ ModelConfig mistral_model(const json& config, const std::string& where, std::vec
                           std::vector<std::string>& unknown) {
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
-  take_decoder(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_decoder(keys, m, 8);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
-  take_windows(keys, m, UsualWindows::all);
+  take_same_window(keys, m, 4096);
   take_rest(keys, unknown);
   return m;
 }
@@ -78,11 +80,13 @@ ordered_json mistral_config(const ModelConfig& m) {
 
 // The last layers of a Qwen have a window, if "use_sliding_window" is on.
 void take_qwen_windows(ConfigKeys& keys, ModelConfig& m) {
-  if (!keys.boolean("use_sliding_window", false)) return keys.pass_over({"sliding_window", "layer_types"});
-  if (keys.has("layer_types")) return take_windows(keys, m, UsualWindows::none);
-  const auto window = keys.integer("sliding_window", 4096), first = keys.integer("max_window_layers", 28);
+  const bool uses = keys.boolean("use_sliding_window", false);
+  const auto window = uses ? take_window(keys, 4096) : 0;
+  keys.pass_over({"sliding_window"});
+  if (keys.has("layer_types")) return take_layer_types(keys, m, window, 0);
+  const auto first = keys.integer("max_window_layers", 28);
   auto& all = m.attention.window_tokens;
-  if (first <= 0 || first >= m.layers) {
+  if (first <= 0 || first >= m.layers || window == 0) {
     all = {first <= 0 ? window : 0};
   } else {
     all.assign(base::size(std::clamp<std::int64_t>(m.layers, 1, 10000)), window);
@@ -103,9 +107,9 @@ ModelConfig qwen2_model(const json& config, const std::string& where, std::vecto
                         std::vector<std::string>& unknown) {
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
-  take_decoder(keys, m);
+  take_decoder(keys, m, 32);
   m.biases = Biases::qkv;
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
@@ -129,11 +133,11 @@ ModelConfig qwen3_model(const json& config, const std::string& where, std::vecto
                         std::vector<std::string>& unknown) {
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
-  take_decoder(keys, m);
+  take_decoder(keys, m, 32);
   take_usual_head(keys, m, 128);
   m.qk_norm = plan::QkNorm::head;
   take_attention_biases(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-6);
   m.tied = keys.boolean("tie_word_embeddings", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
   take_rotary(keys, m, where, {10000});
@@ -158,14 +162,14 @@ ModelConfig phi3_model(const json& config, const std::string& where, std::vector
   ConfigKeys keys(config, where, objections);
   ModelConfig m;
   take_decoder(keys, m);
-  m.norm_epsilon = keys.number("rms_norm_eps", 1e-5);
+  take_norm_epsilon(keys, m, "rms_norm_eps", 1e-5);
   m.dropout_embedding = keys.number("embd_pdrop", 0);
   m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("resid_pdrop", 0);
   m.tied = keys.boolean("tie_word_embeddings", false);
   keys.require("attention_bias", false);
   take_gated_activation(keys, m, "hidden_act", "silu");
-  take_rotary(keys, m, where, {10000});
-  take_windows(keys, m, UsualWindows::all);
+  take_rotary(keys, m, where, {10000, 1, true, false});
+  take_same_window(keys, m, 0);
   keys.pass_over({"original_max_position_embeddings"});
   take_rest(keys, unknown);
   return m;
@@ -180,6 +184,7 @@ ordered_json phi3_config(const ModelConfig& m) {
   config["resid_pdrop"] = m.dropout_attention_residual;
   config["attention_bias"] = false;
   put_rotary(config, m);
+  config["partial_rotary_factor"] = m.rotary.fraction;
   config["sliding_window"] = window_of(m);
   config["pad_token_id"] = nullptr;
   return config;

@@ -1,12 +1,25 @@
 // The family of GPT-NeoX (Black et al. 2022), with Pythia (Biderman et al. 2023).
 #include "libtrain/checkpoint/hugging_face_decoder.h"
 
+#include <tuple>
+
 namespace trainyard::checkpoint {
 
 namespace {
 
 using nlohmann::json, nlohmann::ordered_json;
 using plan::Activation, plan::ModelConfig;
+
+// Older files have the angles beside the other keys, under names of their own. Some have them again under the usual
+// names, which transformers does not read there.
+void take_neox_angles(ConfigKeys& keys, ModelConfig& m, const std::string& where) {
+  const auto base = keys.number("rotary_emb_base", 10000), fraction = keys.number("rotary_pct", 0.25);
+  for (const auto& [key, name, value] :
+       {std::tuple{"rope_theta", "rotary_emb_base", base}, std::tuple{"partial_rotary_factor", "rotary_pct", fraction}})
+    if (keys.number(key, value) != value)
+      keys.object_to("'{}' is {}, and '{}' is {}, which counts here", key, keys.number(key, value), name, value);
+  take_rotary(keys, m, where, {base, fraction, true});
+}
 
 ModelConfig neox_model(const json& config, const std::string& where, std::vector<std::string>& objections,
                        std::vector<std::string>& unknown) {
@@ -16,15 +29,14 @@ ModelConfig neox_model(const json& config, const std::string& where, std::vector
   m.layers = keys.integer("num_hidden_layers"), m.hidden = keys.integer("hidden_size");
   m.heads = m.kv_heads = keys.integer("num_attention_heads"), m.ffn = keys.integer("intermediate_size");
   m.vocabulary = keys.integer("vocab_size"), m.context = keys.integer("max_position_embeddings");
-  m.norm_epsilon = keys.number("layer_norm_eps", 1e-5);
+  take_norm_epsilon(keys, m, "layer_norm_eps", 1e-5);
   m.tied = keys.boolean("tie_word_embeddings", false);
   m.parallel_residual = keys.boolean("use_parallel_residual", true);
   m.dropout_attention = keys.number("attention_dropout", 0);
   m.dropout_embedding = m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("hidden_dropout", 0);
   keys.require("attention_bias", true);
   take_plain_activation(keys, m, "hidden_act", "gelu");
-  // Angles, in the older files beside the other keys.
-  take_rotary(keys, m, where, {keys.number("rotary_emb_base", 10000), keys.number("rotary_pct", 0.25)});
+  take_neox_angles(keys, m, where);
   keys.pass_over({"classifier_dropout"});
   require_whole_attention(keys);
   take_usual(keys);
@@ -46,7 +58,6 @@ ordered_json neox_config(const ModelConfig& m) {
                          {"attention_dropout", m.dropout_attention},
                          {"hidden_dropout", m.dropout_embedding}};
   put_rotary(config, m);
-  config.erase("partial_rotary_factor");
   config.erase("rope_theta");
   config["rotary_pct"] = m.rotary.fraction;
   config["rotary_emb_base"] = m.rotary_base;

@@ -67,6 +67,8 @@ struct Source {
 
  private:
   void find_tensors(const std::string& prefix);
+  // The name under which a tied model may hold the tensor alone; the same name if there is none.
+  std::string name_of_twin(const std::string& tensor, const std::string& prefix) const;
   void require_equal(const std::string& table, const std::string& twin) const;
 };
 
@@ -88,6 +90,14 @@ Source::Source(const std::string& path_, const std::vector<std::string>& ignored
   find_tensors(prefixed ? prefix : "");
 }
 
+std::string Source::name_of_twin(const std::string& tensor, const std::string& prefix) const {
+  if (is.model.tied)
+    for (const auto& twin : is.family->tied)
+      if (their_names(twin.of, is.model, prefix).front() == tensor)
+        return their_names(twin.name, is.model, prefix).front();
+  return tensor;
+}
+
 void Source::find_tensors(const std::string& prefix) {
   tensors = foreign_tensors(*is.family, is.model, parameters, prefix);
   const auto& all = files.tensors();
@@ -96,6 +106,7 @@ void Source::find_tensors(const std::string& prefix) {
   for (const auto& t : tensors) {
     auto found = all.find(t.name);
     if (found == all.end()) found = all.find(older_name(*is.family, t.name));
+    if (found == all.end()) found = all.find(name_of_twin(t.name, prefix));
     if (found == all.end()) {
       missing.push_back(t.name);
       continue;
@@ -179,10 +190,13 @@ class Importing {
     for_each_part(slabs_.size(), options_.threads,
                   [&](std::size_t i, int thread) { move(slabs_[i], base::at(hands, thread)); });
     std::map<std::string, std::uint64_t> made;
-    for (const auto& h : hands)
+    for (const auto& h : hands) {
+      not_finite_.add(h.not_finite);
       for (const auto& [path, fingerprint] : h.made) made[path] += fingerprint;
+    }
     return made;
   }
+  std::string warning() const { return not_finite_.warning(source_.tensors); }
 
  private:
   struct Hands {
@@ -191,6 +205,7 @@ class Importing {
     std::vector<float> values, turned;
     std::vector<char> narrow;
     std::map<std::string, std::uint64_t> made;
+    NotFinite not_finite;
   };
 
   void move(const Slab& slab, Hands& h) {
@@ -204,6 +219,7 @@ class Importing {
     });
     const float* values = at_least(h.values, count);
     base::to_f32(type.type, raw, count, h.values.data());
+    h.not_finite.look(slab.tensor, values, count);
     if (t.transposed) {
       transpose(values, t.cols, slab.count, at_least(h.turned, count));
       values = h.turned.data();
@@ -241,6 +257,7 @@ class Importing {
   std::vector<Slab> slabs_;
   std::mutex mutex_;
   std::int64_t done_ = 0, all_;
+  NotFinite not_finite_;
 };
 
 // Parses a JSON file beside the weights. Returns an empty object if there is no file, or it holds something else.
@@ -359,7 +376,9 @@ ImportResult import_model(const std::string& path, const std::string& destinatio
                           if (options.watch) options.watch(0, result.bytes_read);
                         }});
   result.bytes_written = target.bytes_to_write();
-  const auto made = Importing(source, target, options).run();
+  Importing work(source, target, options);
+  const auto made = work.run();
+  if (auto warning = work.warning(); !warning.empty()) result.notes.push_back(std::move(warning));
   result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
   return result;
 } catch (const std::filesystem::filesystem_error& e) {

@@ -10,9 +10,9 @@
 
 namespace trainyard::engine {
 
-// Copies the model file of the set's tokenizer to OUTPUT/tokenizer-CRC.model or .json (checkpoint/kept_tokenizer.h). Does
-// nothing if the file is there already or the tokenizer is "bytes". A model file that is gone, or is not the one that
-// made the set, is a warning: training does not need it. For rank 0.
+// Copies the model file of the set's tokenizer to OUTPUT/tokenizer-CRC.model or .json (checkpoint/kept_tokenizer.h).
+// Does nothing if the file is there already or the tokenizer is "bytes". A model file that is gone, or is not the one
+// that made the set, is a warning: training does not need it. For rank 0.
 void keep_tokenizer(const std::string& output, const std::string& data, const data::SetIndex& index);
 
 // The tokenizer that made the tokens on which a checkpoint was trained. tokenizer_of returns nothing if the checkpoint

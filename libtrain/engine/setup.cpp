@@ -49,7 +49,7 @@ plan::ModelConfig named_model(const RunConfig& c) {
                    from.lanes_of.checkpoint, was.rank, fmt::join(was.on, ", "), model.adapter.rank,
                    fmt::join(model.adapter.on, ", ")),
         base::text("leave $adapter and $adapter-on out to train these adapters on; or merge them into their weights "
-                   "first (reshard-checkpoint {} MERGED --merge), and begin with MERGED",
+                   "first (reshard-checkpoint --merge {} MERGED), and begin with MERGED",
                    from.lanes_of.checkpoint));
   return model;
 }

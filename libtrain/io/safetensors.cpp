@@ -132,7 +132,9 @@ SafetensorsHeader parse_safetensors_header(const std::string& text, std::int64_t
     end = t.offset + t.bytes;
     t.offset += begin;
   }
-  if (end != data_bytes) refuse(where, "{} bytes at its end belong to nothing", data_bytes - end);
+  if (end != data_bytes)
+    refuse(where, "{} at its end {} to nothing", base::counted(data_bytes - end, "byte"),
+           data_bytes - end == 1 ? "belongs" : "belong");
   return header;
 }
 

@@ -98,9 +98,10 @@ void SafetensorsModel::read_index(const std::string& path) {
   for (const auto& [file, names] : by_file) {
     const auto place = folder_ + "/" + file;
     if (base::file_size(place) < 0) {
-      wrong.push_back(fmt::format("{} is {}, where {} lie", base::one_line(file),
+      wrong.push_back(fmt::format("{} is {}, where {} {}", base::one_line(file),
                                   std::filesystem::exists(place, error) ? "no regular file" : "missing",
-                                  base::counted(static_cast<std::int64_t>(names.size()), "tensor")));
+                                  base::counted(static_cast<std::int64_t>(names.size()), "tensor"),
+                                  names.size() == 1 ? "lies" : "lie"));
       continue;
     }
     files_.push_back(std::make_unique<SafetensorsFile>(place));

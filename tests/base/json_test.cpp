@@ -42,7 +42,11 @@ TEST(Json, DepthIsBounded) {
 
 TEST(Json, NumbersKeysAndText) {
   expect(of_json("{\"a\": 1e999}"), "x.json cannot be read as JSON");
-  expect(of_json("{\"a\": NaN}"), "at byte 7 of 10");
+  expect(of_json("{\"a\": NaN}"), "is no JSON: byte 7 begins NaN, and JSON has no such number");
+  expect(of_json("[-Infinity]"), "begins -Infinity, and");
+  expect(of_json("[Infinity"), "begins Infinity, and");
+  expect(of_json("[-"), "at byte 3 of 2");
+  expect(of_json(""), "at byte 1 of 0");
   expect(of_json("{\"a\": 1, \"b\": {\"c\": 1, \"d\": 2, \"c\": 3}}"), "the key \"c\" is there twice");
   expect(of_json("{\"a\": \"\xff\"}"), "is no JSON");
   EXPECT_EQ(of_json("{\"a\": {\"a\": 1}, \"b\": {\"a\": [{\"a\": 1}, {\"a\": 1}]}}"), "");

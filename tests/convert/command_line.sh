@@ -163,6 +163,7 @@ jq '.rotary_sector = 1' whole/config.json >sector.json && cp sector.json whole/c
 refused 3 '1 key is not known here: rotary_sector' convert-checkpoint whole nope --from safetensors
 said 'give --ignore-keys rotary_sector'
 expect 0 convert-checkpoint whole in-ignored --from safetensors --ignore-keys rotary_sector
+refused 2 'ignore-keys .rotary_sektor. has no effect' convert-checkpoint whole nope --from safetensors --ignore-keys rotary_sector,rotary_sektor
 refused 2 'ignore-keys is only for --from' convert-checkpoint gpt nope --to safetensors --ignore-keys a
 
 # A tokenizer goes along with what is made of a run: with a checkpoint, and with a model for transformers, which learns

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 
 using namespace trainyard;
 using safetensors_sample::floats;
@@ -44,8 +45,9 @@ TEST(Import, OlderConfigsSayTheSame) {
   // null means absent, and a key with the usual value is accepted.
   auto usual = model;
   usual.config["rope_parameters"].update({{"type", nullptr}, {"factor", 1}, {"partial_rotary_factor", 1.0}});
-  usual.config["rope_scaling"] = {{"rope_type", nullptr}, {"factor", nullptr}};
-  usual.config.update({{"partial_rotary_factor", 1}, {"auto_map", nullptr}, {"nothing_known", nullptr}});
+  usual.config["rope_scaling"] = nullptr;
+  usual.config.update({{"partial_rotary_factor", 1}, {"nothing_known", nullptr}});
+  usual.config["auto_map"] = {{"AutoModelForCausalLM", "modeling.Model"}};  // as in Phi-3-mini-4k
   usual.config.update({{"sliding_window", 4096}, {"layer_types", {"full_attention", "full_attention"}}});
   usual.write(scratch.path + "/d/model");
   const auto d = import(scratch.path + "/d/model", scratch.path + "/d/imported");
@@ -68,7 +70,19 @@ TEST(Import, UnknownKeysAreRefusedByName) {
   checkpoint::ImportOptions o;
   o.ignored_keys = {"rotary_sector"};
   EXPECT_THROW(checkpoint::import_model(scratch.path + "/model", scratch.path + "/imported", o), base::InputError);
-  o.ignored_keys = {"rotary_sector", "sliding_windows", "another"};
+  const auto refuse = [&](const std::string& key, const std::string& words) {
+    auto more = o;
+    more.ignored_keys = {"rotary_sector", "sliding_windows", key};
+    try {
+      checkpoint::import_model(scratch.path + "/model", scratch.path + "/imported", more);
+      ADD_FAILURE() << key;
+    } catch (const base::UsageError& e) {
+      EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+    }
+  };
+  refuse("another", "--ignore-keys \"another\" has no effect: " + scratch.path + "/model/config.json has no such key");
+  refuse("hidden_act", "config.json is known here");
+  o.ignored_keys = {"rotary_sector", "sliding_windows"};
   EXPECT_EQ(fingerprints(checkpoint::import_model(scratch.path + "/model", scratch.path + "/imported", o).manifest),
             fingerprints_of(Loaded("llama-3")));
 }
@@ -94,6 +108,18 @@ TEST(Import, ATiedHeadMayBeThereTwiceIfItIsTheSame) {
   expect_refused(narrow, "lm_head.weight (BF16) holds other values");
   other.config["tie_word_embeddings"] = false;
   EXPECT_EQ(refusal(other), "");
+}
+
+TEST(Import, ATiedModelMayHaveItsTableUnderTheNameOfTheHead) {
+  for (const auto& [name, table, head] : {std::tuple{"llama-3-tied", "model.embed_tokens.weight", "lm_head.weight"},
+                                          std::tuple{"gpt2", "transformer.wte.weight", "lm_head.weight"}}) {
+    const Loaded model(name);
+    auto other = model;
+    other.at(table).name = head;
+    EXPECT_EQ(fingerprints_of(other), fingerprints_of(model)) << name;
+    other.config["tie_word_embeddings"] = false;
+    expect_refused(other, std::string("1 missing: ") + table);
+  }
 }
 
 TEST(Import, RefusesByNameWhatItCannotCompute) {
@@ -123,11 +149,16 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
     refuse("llama-3", key, {{"rope_type", "default"}, {"low_freq_factor", 1}}, "has the key \"low_freq_factor\"");
     refuse("llama-3", key, {{"rope_type", "default"}, {"factor", 8}}, "has a factor, but no type that uses it");
     refuse("llama-3", key, {{"rope_type", "linear"}, {"factor", 2}, {"low_freq_factor", 1}}, "\"low_freq_factor\"");
-    refuse("llama-3", key, {{"rope_type", "yarn"}, {"factor", 2}, {"mscale", 1}},
-           "'" + std::string(key) + "' has mscale");
+    for (const char* type : {"linear", "llama3", "yarn"}) {
+      const auto said = "'" + std::string(key) + "' has ";
+      refuse("llama-3", key, {{"rope_type", type}}, said + "no factor");
+      refuse("llama-3", key, {{"rope_type", type}, {"factor", 0.5}}, said + "the factor 0.5");
+    }
+    refuse("llama-3", key, {{"rope_type", "linear"}, {"factor", nullptr}}, "' has no factor");
+    refuse("llama-3", key, {{"rope_type", "yarn"}, {"factor", 2}, {"truncate", nullptr}}, "has truncate false");
+    refuse("llama-3", key, {{"rope_theta", 1}}, "'rope_theta' is 1: here it is 1.001 or more");
     refuse("llama-3", key, {{"rope_type", "yarn"}, {"factor", 2}, {"truncate", false}}, "has truncate false");
   }
-  refuse("llama-3", "auto_map", {{"AutoModel", "modeling.Model"}}, "'auto_map': models that come with code");
   refuse("llama-3", "sliding_window", 4096, "'sliding_window'");
   refuse("llama-3", "layer_types", {"full_attention", "sliding_attention"}, "'layer_types' has types other than");
   refuse("gpt2", "activation_function", "tanh", "'activation_function' is \"tanh\"");
@@ -142,9 +173,13 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
   refuse("bert", "tie_word_embeddings", false, "'tie_word_embeddings' is false");
   refuse("bert", "type_vocab_size", 0, "'type_vocab_size' is 0");
   refuse("bert", "type_vocab_size", 3, "token_type_embeddings.weight is [2, 12], config.json makes it [3, 12]");
-  refuse("mistral", "layer_types", {"full_attention", "chunked_attention"}, "'layer_types' is no list of");
-  refuse("mistral", "layer_types", {"full_attention"}, "'layer_types' is no list of");
+  refuse("qwen2", "layer_types", {"full_attention", "chunked_attention", "full_attention"},
+         "'layer_types' is no list of");
+  refuse("qwen2", "layer_types", {"full_attention"}, "'layer_types' is no list of");
   refuse("mistral", "rms_norm_eps", "small", "'rms_norm_eps' must be a number");
+  refuse("mistral", "rms_norm_eps", 0.0, "'rms_norm_eps' is 0: here it is from 1e-12 to 1");
+  refuse("mixtral", "num_experts_per_tok", 1, "'num_experts_per_tok' is 1, and a Mixtral divides its weight");
+  refuse("qwen3-moe", "num_experts_per_tok", 1, "'num_experts_per_tok' is 1, and 'norm_topk_prob' divides its");
   refuse("mixtral", "router_jitter_noise", 0.1, "'router_jitter_noise' is not 0");
   refuse("qwen3-moe", "mlp_only_layers", {1}, "layer 1 would be another here");
   refuse("qwen3-moe", "decoder_sparse_step", 0, "'decoder_sparse_step' is 0");
@@ -158,6 +193,24 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
          "scales the angles of sliding_attention");
   refuse("roberta", "hidden_act", "gelu_new", "the head has gelu");
   refuse("roberta", "pad_token_id", 30, "'pad_token_id' is 30 of 22 positions");
+  Loaded nan("llama-3");
+  nan.config["rms_norm_eps"] = -77;
+  Scratch scratch;
+  nan.write(scratch.path + "/model");
+  auto text = trainyard::testing::slurp(scratch.path + "/model/config.json");
+  for (const char* number : {"NaN", "Infinity", "-Infinity"}) {
+    auto of_python = text;
+    of_python.replace(of_python.find("-77"), 3, number);
+    trainyard::testing::spit(scratch.path + "/model/config.json", of_python);
+    try {
+      import(scratch.path + "/model", scratch.path + "/imported");
+      ADD_FAILURE() << number;
+    } catch (const base::InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(std::string("begins ") + number + ", and JSON has no such"),
+                std::string::npos)
+          << e.what();
+    }
+  }
   Loaded none("gpt2");
   none.config.erase("n_head");
   expect_refused(none, "'n_head' is missing");

@@ -118,6 +118,31 @@ TEST(Import, Bf16IsTheWeightsRoundedOnce) {
   }
 }
 
+TEST(Convert, WeightsThatAreNotFiniteAreCounted) {
+  Loaded m("gpt2");
+  std::vector<float> values(12, 1.0f);
+  values[3] = NAN, values[5] = -INFINITY;
+  m.at("transformer.ln_f.weight").bytes = floats(values);
+  m.at("transformer.h.1.ln_2.bias").bytes = floats(std::vector<float>(12, INFINITY));
+  Scratch s;
+  m.write(s.path + "/model");
+  for (const int threads : {1, 3}) {
+    checkpoint::ImportOptions in;
+    in.threads = threads, in.existing = base::Existing::replace;
+    const auto notes = import(s.path + "/model", s.path + "/checkpoint", in).notes;
+    ASSERT_EQ(notes.size(), 1u);
+    EXPECT_TRUE(notes[0].starts_with("14 weights are NaN or infinite, the first in transformer.h.1.ln_2.bias"))
+        << notes[0];
+    checkpoint::ExportOptions out;
+    out.threads = threads, out.existing = base::Existing::replace;
+    const auto warnings =
+        checkpoint::export_model(checkpoint::Reader(s.path + "/checkpoint"), s.path + "/out", out).warnings;
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_EQ(warnings[0], notes[0]);
+  }
+  EXPECT_TRUE(Imported(Loaded("gpt2")).write().warnings.empty());
+}
+
 TEST(Export, F16ThatCannotHoldAWeightIsRefused) {
   Loaded m("gpt2");
   auto values = std::vector<float>(12, 65504.0f);

@@ -76,7 +76,7 @@ TEST(Safetensors, RefusesHeadersThatLie) {
   const auto good = "{" + entry("a", "F32", "[2]", "[0,8]") + "}";
   EXPECT_EQ(refusal(with_length(good) + std::string(8, 'x')), "");
   expect_refused(good, 7, "\"a\" ends at byte");
-  expect_refused(good, 9, "1 bytes at its end belong to nothing");
+  expect_refused(good, 9, "1 byte at its end belongs to nothing");
   expect_refused(" " + good, 8, "does not begin with '{'");
   expect_refused("[]", 0, "does not begin with '{'");
   expect_refused(good.substr(0, good.size() - 1), 8, "is no JSON");

@@ -91,7 +91,7 @@ refused 3 'shard-00000.h5 is a file, not the folder of a shard set' "${run[@]}" 
 said 'try: give the folder of the set, not its files: data$'
 refused 3 '. holds no token shards' "${run[@]}" --output new --data .; said 'is a shard set; or make one'
 for part in data/train data/train/; do
-  expect 0 "${run[@]}" --output new --data $part --dry-run
+  expect 0 "${run[@]/#data/$part}" --output new --dry-run
   once "warning: $part is a part of the shard set data: .*; --data data has all"
 done
 expect 0 "${run[@]}" --output new --dry-run; unsaid 'is a part of'

@@ -86,7 +86,7 @@ void add_options(CLI::App& app, Settings& s) {
       ->type_name("FILE")
       ->group("Work");
   app.add_option("--ignore-keys", s.ignored_keys,
-                 "--from: keys of config.json, separated by commas, that may be unknown here [none]")
+                 "--from: keys of config.json, separated by commas, that are unknown here and change nothing [none]")
       ->delimiter(',')
       ->type_name("KEY,...")
       ->group("Work");

@@ -107,7 +107,7 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
   app.add_option("--prompt-ids", o.prompt_ids, "token ids to continue, separated by commas; nothing is put before them")
       ->delimiter(',')
       ->check(token_id())
-      ->type_name("N,N")
+      ->type_name("N")
       ->group(text);
   app.add_option("--prompts", o.prompts,
                  "file with a prompt on each line, - for standard input: a JSON text, {\"prompt\": TEXT} or {\"ids\": "
