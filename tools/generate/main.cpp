@@ -84,13 +84,13 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
   app.add_option("--threads", o.threads,
                  "most compute threads; 0: OMP_NUM_THREADS, else all cores. The text does not depend on it [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
-      ->type_name("N")
+      ->type_name("N,...")
       ->group(model);
   app.add_option("--context", o.context,
                  "tokens of a text that the model sees at most, which take memory [prompt and new tokens; with "
                  "--interactive or --prompts up to 8192]")
       ->check(in_range(base::Range<std::int64_t>{0, 1 << 24}))
-      ->type_name("N")
+      ->type_name("N,...")
       ->group(model);
   app.add_flag("--stream-weights", o.stream_weights,
                "for a model that is larger than memory: read the weights layer by layer, and keep none. Every token "
@@ -107,7 +107,7 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
   app.add_option("--prompt-ids", o.prompt_ids, "token ids to continue, separated by commas; nothing is put before them")
       ->delimiter(',')
       ->check(token_id())
-      ->type_name("N")
+      ->type_name("N,...")
       ->group(text);
   app.add_option("--prompts", o.prompts,
                  "file with a prompt on each line, - for standard input: a JSON text, {\"prompt\": TEXT} or {\"ids\": "
@@ -117,7 +117,7 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
   app.add_option("--batch", o.batch,
                  "with --prompts: texts that are continued at once. The texts do not depend on it [8]")
       ->check(in_range(base::Range<std::int64_t>{1, 4096}))
-      ->type_name("N")
+      ->type_name("N,...")
       ->group(text);
   app.add_flag("--interactive", o.interactive,
                "answer each line of standard input, until it ends. Ctrl-C ends an answer, a second one the program")
@@ -133,7 +133,7 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
       ->group(choice);
   app.add_option("--top-k", o.sampler.top_k, "draw among the k likeliest tokens; 0: all [0]")
       ->check(in_range(base::Range<std::int64_t>{0, 1 << 24}))
-      ->type_name("N")
+      ->type_name("N,...")
       ->group(choice);
   app.add_option("--top-p", o.sampler.top_p,
                  "of these tokens, draw among the likeliest whose probabilities add up to p [1]")
@@ -142,17 +142,17 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
       ->group(choice);
   app.add_option("--seed", o.sampler.seed, "seed of the draws; the same seed gives the same text [0]")
       ->check(tools::any_seed())
-      ->type_name("N")
+      ->type_name("N,...")
       ->group(choice);
   app.add_option("--samples", o.samples,
                  "continuations of the prompt, with the seeds --seed, --seed + 1 and so on, each under a heading [one, "
                  "without a heading]")
       ->check(in_range(base::Range<std::int64_t>{1, 1'000'000}))
-      ->type_name("N")
+      ->type_name("N,...")
       ->group(out);
   app.add_option("--tokens", o.tokens, "most new tokens of a continuation [100]")
       ->check(in_range(base::Range<std::int64_t>{1, 1'000'000}))
-      ->type_name("N")
+      ->type_name("N,...")
       ->group(out);
   app.add_option("--stop-at", stop_at,
                  "end-of-document: a continuation ends with its document; length: no end of document is drawn "
