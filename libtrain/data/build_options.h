@@ -38,7 +38,9 @@ struct BuildResult {
   std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
   std::int64_t duplicates = 0;              // documents that were left out because an equal one came before
   std::int64_t sequences = 0, padding = 0;  // of a packed set: sequences in both splits, and tokens that fill them
+  std::int64_t cut = 0;                     // documents that are longer than such a sequence
   std::vector<Refusal> first_refusals;      // at most first_refusals_kept
+  std::vector<std::string> absent_fields;   // of those that are kept: no document has a value
 };
 inline constexpr std::size_t first_refusals_kept = 3;
 std::string text_of(const Refusal& refusal);  // "a.jsonl, line 7: no key 'text'"

@@ -54,8 +54,11 @@ class NewSet {
   };
   Writer& writer_of(Split split) { return split == Split::validation ? *validation_ : *train_; }
   std::vector<ShardEntry> finish(Writer& writer);
+  bool is_cut(std::int64_t tokens) const;  // into several packed sequences
+  void note_fields(std::span<const std::string> values);
   std::unique_ptr<Writer> train_, validation_;
   TextHashes seen_;
+  std::vector<bool> fields_;  // of the fields that are kept: whether some document has a value
 };
 
 }  // namespace trainyard::data

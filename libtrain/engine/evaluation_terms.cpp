@@ -134,10 +134,20 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
         fmt::format("{} has a vocabulary of {} and no mask token, which gets the id {}; the model of {} has {}", data,
                     index.vocabulary, index.vocabulary, checkpoint, s.model.vocabulary),
         hint);
-  if (index.vocabulary > s.model.vocabulary || (!recorded && index.vocabulary + behind != s.model.vocabulary))
+  if (index.vocabulary > s.model.vocabulary)
     throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary,
                                        checkpoint, s.model.vocabulary),
                            hint);
+}
+
+// A model often has rows for more tokens than its tokenizer, but here nothing says which tokenizer it has.
+std::string fewer_tokens_text(const EvaluationTerms& t) {
+  const auto& index = t.setup.index;
+  if (tokenizer_of(t.state) || index.vocabulary + 1 >= t.state.model.vocabulary) return {};
+  return fmt::format(
+      "{} does not record its tokenizer, and has {} tokens where {} has {}: the loss means nothing unless "
+      "that is the model's tokenizer",
+      t.checkpoint, t.state.model.vocabulary, t.setup.sets.front().folder, index.vocabulary);
 }
 
 // What makes an evaluation smaller that does not fit.
@@ -256,9 +266,10 @@ void agree_on_terms(EvaluationTerms& t, const EvaluateConfig& c, World& world, t
     if (print() != found) throw_other_content("checkpoint, configuration or data index", t.run, files);
   });
   if (world.rank != 0) return;
-  if (const auto other = other_end_text(t.setup.sets.front().folder, t.setup.index, t.checkpoint, t.state);
+  if (const auto other = other_ends_text(t.setup.sets.front().folder, t.setup.index, t.checkpoint, t.state);
       !other.empty())
     base::log_warning("{}", other);
+  if (const auto few = fewer_tokens_text(t); !few.empty()) base::log_warning("{}", few);
 }
 
 std::int64_t windows_of(const EvaluateConfig& c, const EvaluationTerms& t) {

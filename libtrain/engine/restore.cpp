@@ -240,7 +240,7 @@ void require_tokenizer(const checkpoint::RunState& state, const RunSetup& setup,
   const auto& index = setup.index;
   const auto tokenizer = tokenizer_of(state);
   if (!tokenizer || tokenizer->made(index)) {
-    if (const auto other = other_end_text(c.data, index, checkpoint, state); !other.empty())
+    if (const auto other = other_ends_text(c.data, index, checkpoint, state); !other.empty())
       base::log_warning("{}", other);
     return;
   }

@@ -11,6 +11,11 @@
 #include "libtrain/checkpoint/kept_tokenizer.h"
 #include "libtrain/data/tokenizer.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
 namespace trainyard::engine {
 
 namespace {
@@ -59,14 +64,23 @@ std::string other_tokenizer_text(const std::string& data, const data::SetIndex& 
                      index.tokenizer, index.tokenizer_crc32c, checkpoint, tokenizer.name, tokenizer.crc32c);
 }
 
-std::string other_end_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
-                           const checkpoint::RunState& state) {
-  const auto known = checkpoint::document_ids_of(state.provenance).end;
-  if (known < 0 || known == index.end_of_document) return {};
-  return fmt::format(
-      "{} ends documents with token {}; the weights of {} know {} as their end (shard-data "
-      "--end-of-document)",
-      data, index.end_of_document, checkpoint, known);
+std::string other_ends_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
+                            const checkpoint::RunState& state) {
+  const auto known = checkpoint::document_ids_of(state.provenance);
+  const auto ends = checkpoint::end_ids_of(state.provenance);
+  std::vector<std::string> texts;
+  if (known.end >= 0 && !index.answers && std::ranges::find(ends, index.end_of_document) == ends.end())
+    texts.push_back(
+        fmt::format("{} ends documents with token {}; the weights of {} know {} as their end (shard-data "
+                    "--end-of-document)",
+                    data, index.end_of_document, checkpoint, known.end));
+  if (known.begin >= 0 && known.begin != index.begin_of_document)
+    texts.push_back(fmt::format(
+        "{} begins documents with {}; the weights of {} know token {} as the beginning of every text (shard-data "
+        "--begin-of-document)",
+        data, index.begin_of_document < 0 ? "no token" : fmt::format("token {}", index.begin_of_document), checkpoint,
+        known.begin));
+  return fmt::format("{}", fmt::join(texts, "; "));
 }
 
 }  // namespace trainyard::engine

@@ -23,10 +23,11 @@ struct RecordedTokenizer {
   bool made(const data::SetIndex& index) const;
 };
 std::optional<RecordedTokenizer> tokenizer_of(const checkpoint::RunState& state);
-// "DATA ends documents with token 5; the weights of CHECKPOINT know 2 as their end ...". Empty if both tokens are the
-// same, or if the checkpoint does not record its own.
-std::string other_end_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
-                           const checkpoint::RunState& state);
+// "DATA ends documents with token 5; the weights of CHECKPOINT know 2 as their end ...", and the same of the token that
+// begins documents. Empty if the tokens are the same, or if the checkpoint does not record its own. Conversations end
+// as their template says, so their end is not compared.
+std::string other_ends_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
+                            const checkpoint::RunState& state);
 // "DATA was made with tokenizer ..., the training data of CHECKPOINT with ...".
 std::string other_tokenizer_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
                                  const RecordedTokenizer& tokenizer);

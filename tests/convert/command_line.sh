@@ -46,6 +46,9 @@ jq -e '.provenance.document_tokens == {end: 7, begin: 5}' told-in/manifest.json 
 expect 0 convert-checkpoint told-in told-out --to safetensors
 [ "$(jq -c '[.eos_token_id, .bos_token_id, .pad_token_id]' told-out/config.json)" = '[[7,9],5,3]' ] || fail "ids: $(cat told-out/config.json)"
 expect 0 generate --checkpoint told-in --tokenizer bytes --prompt a --tokens 1 --threads 1
+expect 0 "${train[@]}" --init-from told-in --output told-run --steps 1
+said 'warning: data ends documents with token 256; the weights of told-in know 7 as their end .*; data begins documents with no token; the weights of told-in know token 5 as the beginning of every text'
+rm -r told-run
 
 # An imported model has the lanes of a new run.
 tiny_model 16 | sed 's/^\(kv-\)\?heads = .*/\1heads = 4/; s/^ffn = .*/ffn = 64/' >wide.toml
@@ -165,6 +168,16 @@ said 'give --ignore-keys rotary_sector'
 expect 0 convert-checkpoint whole in-ignored --from safetensors --ignore-keys rotary_sector
 refused 2 'ignore-keys .rotary_sektor. has no effect' convert-checkpoint whole nope --from safetensors --ignore-keys rotary_sector,rotary_sektor
 refused 2 'ignore-keys is only for --from' convert-checkpoint gpt nope --to safetensors --ignore-keys a
+
+# A model may have rows for more tokens than its tokenizer, and nothing records which one it has.
+printf 'vocabulary = 320\n' | cat - llama.toml >padded.toml
+expect 0 "${train[@]}" --model padded.toml --output padded --steps 1
+expect 0 convert-checkpoint padded padded-out --to safetensors
+expect 0 convert-checkpoint padded-out padded-in --from safetensors
+expect 0 train --evaluate padded-in --data data --sequence 16
+said 'warning: padded-in does not record its tokenizer, and has 320 tokens where data has 257'
+expect 0 train --evaluate llama-in --data data --sequence 16
+unsaid 'does not record its tokenizer'
 
 # A tokenizer goes along with what is made of a run: with a checkpoint, and with a model for transformers, which learns
 # the end of documents.

@@ -140,4 +140,13 @@ printf 'a\\tb\\nc\\x1b[31m.txt\t3\tinvalid UTF-8\n' | diff - names.tsv || fail "
 unsaid $'\e'
 timeout 60 inspect --verify names >/dev/null || fail "names: inspect --verify refuses the set"
 
+# What a set lacks is said: whole conversations, and values of a field.
+printf '%s\n' '{"messages":[{"role":"user","content":"How are you today?"},{"role":"assistant","content":"Very well, thank you."}],"lang":"en"}' '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}' >two.jsonl
+expect 0 shard-data --input two.jsonl --chat-template plain --pack best-fit --sequence 40 --validation 0 --output cut
+said 'warning: 1 of 2 documents are longer than 40 tokens and were cut: a larger --sequence keeps them'
+expect 0 shard-data --input two.jsonl --chat-template plain --pack best-fit --sequence 400 --validation 0 --output whole
+unsaid 'were cut'
+printf '%s\n' '{"text":"a b","lang":"en"}' '{"text":"c"}' >fields.jsonl
+expect 0 shard-data --input fields.jsonl --keep-field lang --keep-field langg --validation 0 --output fields
+said 'warning: no document has the key langg, which --keep-field names'
 passed

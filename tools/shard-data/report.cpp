@@ -37,6 +37,7 @@ void print_json(const Settings& s, const data::BuildResult& r, const Json& train
          {"duplicates", r.duplicates},
          {"packed_sequences", r.sequences},
          {"padding", r.padding},
+         {"cut", r.cut},
          {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}},
          {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
          {"seconds", seconds}};
@@ -69,6 +70,9 @@ void print_findings(const Settings& s, const data::BuildResult& r) {
   else if (r.unknown_tokens > 0)
     fmt::print(stderr, "shard-data: {} of {} stand for text that the tokenizer has no token for\n",
                base::count_text(r.unknown_tokens), base::counted(tokens, "token"));
+  if (!r.absent_fields.empty())
+    fmt::print(stderr, "shard-data: warning: no document has the key {}, which --keep-field names\n",
+               base::one_line(fmt::format("{}", fmt::join(r.absent_fields, ", "))));
   if (r.validation_tokens == 0 && s.validation > 0)
     fmt::print(stderr,
                "shard-data: warning: there is no validation split: {} chosen, so train --validate-every has nothing to "
@@ -111,6 +115,11 @@ void print_summary(const Settings& s, const data::BuildResult& r, const Json& tr
     fmt::print(stderr, "shard-data: {} of {} tokens, {:.2g} % of them padding\n",
                base::counted(r.sequences, "packed sequence"), base::count_text(s.sequence),
                100 * static_cast<double>(r.padding) / static_cast<double>(r.sequences * s.sequence));
+  if (r.cut > 0)
+    fmt::print(stderr,
+               "shard-data: {}{} of {} are longer than {} tokens and were cut: a larger --sequence keeps them\n",
+               s.chat ? "warning: " : "", base::count_text(r.cut), base::counted(r.documents, "document"),
+               base::count_text(s.sequence));
   fmt::print(stderr, "shard-data: train {} in {}, validation {} in {}{}\n", base::counted(r.train_tokens, "token"),
              base::counted(r.train_shards, "shard"), base::counted(r.validation_tokens, "token"),
              base::counted(r.validation_shards, "shard"), s.dry_run ? " (nothing was written)" : "");
