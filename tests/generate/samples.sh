@@ -108,6 +108,7 @@ expect 0 score --checkpoint run --input long-lines --json; once 'warning: 3 cont
 jq -sec '[.[:4][].context_cut] == [3, null, 67, 3]' out >/dev/null || fail "marks of lines: $(cat out)"
 expect 0 score --checkpoint run --input questions; unsaid 'did not fit'
 expect 0 score --checkpoint run --input questions
+grep -q '^all 2 groups: [01] of 1 question right' out && grep -q '^all 2 groups: 1 text, 20 tokens' out || fail "no total: $(cat out)"
 grep -q '^made: [01] of 1 question right, accuracy [01].0000 +- 0.0000$' out && grep -q '^text: 1 text, 20 tokens, perplexity [0-9.]*, [0-9.]* bits per byte$' out || fail "a summary: $(cat out)"
 refused 3 'wrong, line 1: the key "prompt" is not known\|has neither or both' score --checkpoint run --input wrong
 refused 3 'empty: holds no question' score --checkpoint run --input empty

@@ -133,7 +133,7 @@ TEST(Adapter, ModelsThatCannotHaveOne) {
   refused(adapted({"q", "v", "q"}), "names 'q' twice");
   m = adapted({"gate"}), m.activation = Activation::relu;
   refused(m, "has no gate");
-  m = adapted({"q"}), m.experts.count = {4};
+  m = adapted({"q", "up"}), m.experts.count = {4};
   refused(m, "beside experts");
   m = adapted({"up"}), m.branches = {"attention"};
   refused(m, "adapter-on up");

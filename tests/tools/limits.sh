@@ -55,7 +55,7 @@ unsaid 'was edited'
 expect 0 train --evaluate run --plan edited.json --data data
 said 'warning: edited.json was edited, or made by another version: parameters is 1, this build computes'
 time_limit=200   # on a machine with other work
-expect 0 profile-comm --plan edited.json --local --disk-bytes 0 --budget 10min --output profile.json --progress never
+expect 0 profile-comm --plan edited.json --local --disk-bytes 0 --budget 2min --spread 0 --confidence 90% --output profile.json --progress never
 once 'warning: edited.json was edited, or made by another version'
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline-parallel 2 --output stages.json
 expect 0 partition-model --model gpt2-nano --vocabulary 257 --ranks 4 --pipeline-parallel 2 --json

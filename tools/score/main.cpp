@@ -170,7 +170,7 @@ class Scoring {
     out["ids"] = ids;
     out["choice"] = choice;
     if (has_characters) out["choice_by_character"] = best(by_character);
-    if (!q.answer) return out;
+    if (!q.answer) return summary_.add_unanswered(), out;
     out["answer"] = *q.answer;
     out["correct"] = choice == *q.answer;
     summary_.add_choice(q.group, choice == *q.answer,
@@ -179,7 +179,11 @@ class Scoring {
   }
 
   ordered_json json_summary() const {
-    return {{"checkpoint", loaded_.folder}, {"step", loaded_.step}, {"lines", number_}, {"groups", summary_.json()}};
+    return {{"checkpoint", loaded_.folder},
+            {"step", loaded_.step},
+            {"lines", number_},
+            {"groups", summary_.json()},
+            {"all", summary_.json_of_all()}};
   }
 
   const ScoreOptions& options_;
