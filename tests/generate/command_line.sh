@@ -101,10 +101,11 @@ refused 2 'num-return-sequences is not known' "${g[@]}" --num-return-sequences 3
 refused 2 '--stop-at' "${g[@]}" --stop-at never
 for ids in '1 2 3' '1;2' 1.5 '1,x' 99999999999; do refused 2 '--prompt-ids: .* is no token id; ids are whole numbers, separated by commas: 1,2,3' "${g[@]}" --prompt-ids "$ids"; done
 expect 0 "${g[@]}" --prompt-ids 256,116,104,101 --tokens 2
-refused 2 '--stop "." is no UTF-8' "${g[@]}" --stop $'\377'
+refused 2 '--stop ".*" is no UTF-8' "${g[@]}" --stop $'\377'
 refused 2 '--stop is empty' "${g[@]}" --stop ''
 
 # Texts that end a continuation: the same text, cut before the first of them; in JSON, in several samples, and in a batch.
+export LC_ALL=C.UTF-8   # characters are cut, not bytes
 s=("${g[@]}" --prompt 'the cat' --tokens 60 --stop-at length --temperature 0.9 --seed 2)
 "${s[@]}" --json 2>err >json; text=$(jq -r .text json | tr -d '\0')
 [ "${#text}" -gt 20 ] && [[ $text != *$'\n'* ]] || fail "another text is needed: $(cat json)"

@@ -132,13 +132,26 @@ def make(folder, name, build, dtype=torch.float32, shard=None):
           sorted(os.listdir(place)))
 
 
-def check(path, expected, tolerance):
+def loaded(path):
     both_ways = json.load(open(os.path.join(path, "config.json")))["model_type"] in ("bert", "roberta")
     model, report = (AutoModelForMaskedLM if both_ways else AutoModelForCausalLM).from_pretrained(path, output_loading_info=True, dtype=torch.float32)
     wrong = {k: v for k, v in report.items() if v}
     if wrong:
         sys.exit("%s does not load strictly: %s" % (path, wrong))
-    model.eval()
+    return model.eval()
+
+
+# The model of `path` has the weights of the model of `origin`, rounded to bf16 by torch.
+def check_rounded(path, origin):
+    ours, theirs = loaded(path).state_dict(), loaded(origin).state_dict()
+    different = [name for name in theirs if not torch.equal(ours[name], theirs[name].to(torch.bfloat16).float())]
+    if different or ours.keys() != theirs.keys():
+        sys.exit("%s: tensors that are not rounded as by torch: %s" % (path, different or ours.keys() ^ theirs.keys()))
+    print("%s: %d tensors are those of torch" % (path, len(theirs)))
+
+
+def check(path, expected, tolerance):
+    model = loaded(path)
     want = json.load(open(expected))
     found = logits_of(model, want["prompt"])
     difference = float((found - torch.tensor(want["logits"])).abs().max())
@@ -154,6 +167,8 @@ if __name__ == "__main__":
     torch.use_deterministic_algorithms(True)
     if len(sys.argv) > 1 and sys.argv[1] == "--check":
         check(*sys.argv[2:])
+    elif len(sys.argv) > 1 and sys.argv[1] == "--check-rounded":
+        check_rounded(*sys.argv[2:])
     else:
         only = sys.argv[2:]
         where = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "hugging_face")

@@ -38,12 +38,12 @@ using tools::Launched;
 using tools::ProfileOptions;
 
 constexpr const char* examples =
-    "  profile-comm --backend threads --ranks 2 --max-bytes 1MiB --factor 4 --budget 10s --output profile.json --plot "
+    "  profile-comm --backend threads --ranks 2 --max-bytes 1MiB --factor 4 --budget 30s --output profile.json --plot "
     "profile.svg\n"
     "  profile-comm --from profile.json --chart\n"
     "  profile-comm --compare profile.json profile.json --max-regress 5%\n"
-    "  profile-comm --local --model gpt2-micro --budget 30s\n"
-    "  mpirun -n 2 profile-comm --operations all_reduce,all_gather --max-bytes 1MiB --factor 4 --budget 10s\n";
+    "  profile-comm --local --model gpt2-micro --budget 2min\n"
+    "  mpirun -n 2 profile-comm --operations all_reduce,all_gather --max-bytes 1MiB --factor 4 --budget 30s\n";
 
 // Refuses output paths before anything is measured.
 void refuse_places(const ProfileOptions& o) {
