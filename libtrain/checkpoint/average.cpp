@@ -110,7 +110,9 @@ struct MeanWork {
 
 ReshardResult write_mean(const std::vector<const Reader*>& sources, const Destination& to,
                          const MeanWork& work_of) try {
-  const auto& [destination, layout, options] = to;
+  const auto& destination = to.path;
+  const auto& layout = to.layout;
+  const auto& options = to.options;
   const auto& last = *sources.back();
   const auto ranks = ranks_of_layout(last.manifest(), layout);
   auto state = state_of_layout(last.state(), layout, ranks);

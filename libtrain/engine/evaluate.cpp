@@ -110,7 +110,9 @@ struct EvaluationPlace {
 // The loss on one set. The ranks have agreed on its terms.
 Evaluation evaluate_set(const EvaluateConfig& config, EvaluationTerms& t, const EvaluationPlace& there,
                         const EvaluateWatch& watch) {
-  auto& [world, watchdog, device] = there;
+  auto& world = there.world;
+  auto* watchdog = there.watchdog;
+  const auto device = there.device;
   auto& exec = *world.communication;
   if (device.kind == base::DeviceKind::cpu) require_same_instructions(t.setup.plan.dtype, world, exec);
   t.setup.step.device = device;

@@ -87,7 +87,7 @@ TEST(RoundTrip, ALossScaleComesBack) {
            {"hysteresis", 0},
            {"skips_in_a_row", -1},
            {"skips_in_a_row", std::numeric_limits<std::int64_t>::max()}}) {
-    edit_manifest(folder, [&](nlohmann::json& j) {
+    edit_manifest(folder, [&, key = key, value = value](nlohmann::json& j) {
       j["loss_scale"] = {{"scale", 4096}, {"clean_steps", 17}, {"hysteresis", 2}, {"skips_in_a_row", 1}};
       j["loss_scale"][key] = value;
     });
@@ -119,7 +119,7 @@ TEST(RoundTrip, AnOutlierWindowComesBack) {
                                                            {"losses", std::vector<double>(1025, 1)},
                                                            {"skips_in_a_row", -1},
                                                            {"skips_in_a_row", 1025}}) {
-    edit_manifest(folder, [&](nlohmann::json& j) {
+    edit_manifest(folder, [&, key = key, value = value](nlohmann::json& j) {
       j["outlier_window"] = {{"gradient_norms", {1, 2, 3}}, {"losses", {1, 2, 3}}, {"skips_in_a_row", 0}};
       j["outlier_window"][key] = value;
     });

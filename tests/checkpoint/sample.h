@@ -139,8 +139,11 @@ inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dt
 
 // The states of Adafactor beside a first moment: one number for each row, and one for each column of a parameter.
 inline checkpoint::StoredOptimizer factored() {
-  using enum checkpoint::StateShape;
-  return {"factored", {"m", "row_var", "column_var"}, base::DType::f32, {{"column_var", columns}, {"row_var", rows}}};
+  using Shape = checkpoint::StateShape;
+  return {"factored",
+          {"m", "row_var", "column_var"},
+          base::DType::f32,
+          {{"column_var", Shape::columns}, {"row_var", Shape::rows}}};
 }
 inline checkpoint::RunState factored_state(const plan::ModelConfig& model, base::DType dtype, std::int64_t step) {
   auto s = state(model, dtype, step);

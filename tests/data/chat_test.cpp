@@ -257,7 +257,7 @@ TEST(Chats, ATemplateIsAFile) {
            {"roles = 3\n", "roles is not known, or no value of its kind"},
            {"tokens = [\"\"]\n", "a token is an empty text"},
            {"tokens = [3]\n", "a token is no text"}})
-    EXPECT_EQ(refusal_of<base::InputError>([&] { read(text); }), path + ": " + why);
+    EXPECT_EQ(refusal_of<base::InputError>([&, text = text] { read(text); }), path + ": " + why);
 }
 
 // What is no template is named, with the templates that there are.

@@ -117,7 +117,9 @@ bool Offload::of_states() const {
 std::string offload_text(const Offload& offload) {
   std::string out;
   for (const auto& each : placements) {
-    const auto& [place, share] = offload.*each.placement;
+    const auto& placement = offload.*each.placement;
+    const auto place = placement.place;
+    const auto share = placement.share;
     if (place == Place::device) continue;
     const auto name = std::find_if(places.begin(), places.end(), [&](const auto& p) { return p.place == place; })->name;
     out += fmt::format("{}{}={}", out.empty() ? "" : ",", each.name, name);
