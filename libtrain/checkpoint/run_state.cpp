@@ -5,8 +5,6 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/refuse.h"
-#include "libtrain/plan/model_file/field_json.h"
-#include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 
 #include <algorithm>
@@ -39,16 +37,6 @@ std::vector<std::pair<const char*, base::DType>> weight_dtypes() {
 const json& object_of(Object& o, const char* key) {
   o.object(key);
   return o.at(key);
-}
-
-// The known keys of a model, without keys that a later program of this major version may have added.
-nlohmann::ordered_json known_of_model(const json& model) {
-  if (!model.is_object()) return model;
-  plan::ModelConfig any;
-  auto known = nlohmann::ordered_json::object();
-  for (const auto& f : plan::fields_of(any))
-    if (const auto found = model.find(plan::key_of(f)); found != model.end()) known[plan::key_of(f)] = *found;
-  return known;
 }
 
 constexpr auto factored_shapes = {StateShape::rows, StateShape::columns};
@@ -217,7 +205,7 @@ RunState state_from_json(const json& j, const std::string& where) {
   if (o.has("contents"))
     s.contents = choice<Contents>(o, "contents", {{"all", Contents::all}, {"model", Contents::model}});
   if (o.has("optimizer")) s.optimizer = optimizer_from_json(o.object("optimizer"));
-  s.model = plan::model_from_json(known_of_model(o.at("model")), where + ": model", way_to_whole());
+  s.model = plan::model_from_json(plan::known_model_keys(o.at("model")), where + ": model", way_to_whole());
   s.identity = object_of(o, "identity");
   s.plan = object_of(o, "plan");
   s.versions = object_of(o, "versions");

@@ -29,6 +29,15 @@ said 'give what the run began with, --model or --init-from'
 refused 3 'holds a model of another shape' "${train[@]}" --init-from base --output adapted --adapter lora:16 --adapter-on q,up --adapter-alpha 16 --steps 6
 said 'model.adapter_rank: the checkpoint has 8, this run 16'; said 'give --adapter and --adapter-on as the run began'
 
+# Weights with and without adapters have no mean, and an adapter that is not finite is not imported.
+refused 3 'has adapters and base/.* has none: they cannot be averaged' reshard-checkpoint --average base adapted mean
+said 'reshard-checkpoint --merge'
+expect 0 convert-checkpoint adapted adapter --to peft
+expect 0 convert-checkpoint adapter joined --from peft --base base
+truncate -s -4 adapter/adapter_model.safetensors && printf '\0\0\300\177' >>adapter/adapter_model.safetensors   # NaN
+refused 3 'has numbers that are not finite' convert-checkpoint adapter broken --from peft --base base
+absent mean broken
+
 # Other adapters than those of the weights.
 refused 2 'has adapters of rank 8 on q, up, and --adapter and --adapter-on say rank 16 on q, up' "${train[@]}" --init-from adapted --output new --adapter lora:16 --steps 1
 said 'reshard-checkpoint --merge'

@@ -6,8 +6,6 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
-#include "libtrain/plan/model_file/field_json.h"
-#include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/model_json.h"
 
 #include <filesystem>
@@ -31,16 +29,6 @@ std::string manifest_of(const std::string& path) {
   return newest.empty() ? newest : fmt::format("{}/checkpoints/{}/manifest.json", path, newest);
 }
 
-// The known keys of a model, without keys that a later program may have added.
-nlohmann::ordered_json known_keys(const nlohmann::json& model) {
-  if (!model.is_object()) return model;
-  plan::ModelConfig any;
-  auto known = nlohmann::ordered_json::object();
-  for (const auto& f : plan::fields_of(any))
-    if (const auto found = model.find(plan::key_of(f)); found != model.end()) known[plan::key_of(f)] = *found;
-  return known;
-}
-
 }  // namespace
 
 std::optional<plan::ModelConfig> saved_model(const std::string& path) {
@@ -56,7 +44,7 @@ std::optional<plan::ModelConfig> saved_model(const std::string& path) {
     throw base::InputError(
         fmt::format("{}: format is {}, expected that of a checkpoint", manifest, base::excerpt(format)),
         "--model names a preset, a TOML file, a checkpoint or a run");
-  return plan::model_from_json(known_keys(object.at("model")), manifest + ": model",
+  return plan::model_from_json(plan::known_model_keys(object.at("model")), manifest + ": model",
                                fmt::format("inspect --verify {} checks the checkpoint", base::one_line(path)));
 }
 

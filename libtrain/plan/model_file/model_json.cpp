@@ -50,6 +50,15 @@ nlohmann::ordered_json model_to_json(const ModelConfig& model) {
   return out;
 }
 
+nlohmann::ordered_json known_model_keys(const nlohmann::json& model) {
+  if (!model.is_object()) return model;
+  ModelConfig any;
+  auto known = nlohmann::ordered_json::object();
+  for (const auto& f : fields_of(any))
+    if (const auto found = model.find(key_of(f)); found != model.end()) known[key_of(f)] = *found;
+  return known;
+}
+
 ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::string& where, const std::string& way_out) {
   if (!json.is_object()) throw base::InputError(fmt::format("{} must be an object", where), way_out);
   ModelConfig m;

@@ -11,6 +11,9 @@ namespace trainyard::plan {
 
 nlohmann::ordered_json model_to_json(const ModelConfig& model);
 
+// The keys of a model that are known here, without those that a later program of this major version may have added.
+nlohmann::ordered_json known_model_keys(const nlohmann::json& model);
+
 // Reads this form and the form of older programs: every value as text, keys with hyphens. InputError, beginning with
 // `where`, for an unknown key (with the nearest), a missing key, or a value out of range. `way_out` is the hint if
 // there is no better one.
