@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -404,9 +405,14 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   i.thread = base::start_thread("watchdog", [&i] { i.work(); });
 }
 
+void let_others_write_reasons(Decided where) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(where == Decided::here ? 500 : 3000));
+}
+
 std::function<void(const std::string&, Decided)> end_job_on_hang(const std::string& folder, int rank) {
-  return [folder, rank](const std::string& sentence, Decided) {
+  return [folder, rank](const std::string& sentence, Decided where) {
     if (!folder.empty()) write_reason(folder, rank, static_cast<int>(base::ExitCode::peer_hung), sentence);
+    let_others_write_reasons(where);
     _exit(static_cast<int>(base::ExitCode::peer_hung));
   };
 }

@@ -75,8 +75,12 @@ class Watchdog {
   std::unique_ptr<Impl> impl_;
 };
 
+// Waits until the other ranks have had time to write their reasons, because a launcher kills them when one rank ends.
+// The rank that decided waits 0.5 s. The others wait 3 s, in case it does not end the job.
+void let_others_write_reasons(Decided where);
+
 // An on_hang for processes whose launcher ends a job when one process fails, as mpirun does. Writes the reason
-// (comm/reason.h) if `folder` is not empty, and leaves by _exit(6).
+// (comm/reason.h) if `folder` is not empty, lets other ranks write theirs, and leaves by _exit(6).
 std::function<void(const std::string&, Decided)> end_job_on_hang(const std::string& folder, int rank);
 
 }  // namespace trainyard::comm

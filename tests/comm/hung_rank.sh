@@ -11,8 +11,10 @@ timeout 20 "$1" --oversubscribe --bind-to none -n 3 "$2" exit 2>log || code=$?
 [ $code = 6 ] || fail "exit code $code, not 6"
 [ "$(grep -c '^watchdog: ' log)" = 1 ]
 grep -q '^watchdog: no progress for .* s in barrier (call 3 of group data, step 5): ranks 0, 2 are waiting; rank 1 on [^ ]* is behind' log
-grep -q '"reason": "no progress for' exit/rank-00000.json
-grep -q '"exit_code": 6,' exit/rank-00000.json
+for rank in 0 1 2; do
+  grep -q '"reason": "no progress for' exit/rank-0000$rank.json
+  grep -q '"exit_code": 6,' exit/rank-0000$rank.json
+done
 
 code=0
 timeout 20 "$1" --oversubscribe --bind-to none -n 3 "$2" exit pipe 2>log || code=$?

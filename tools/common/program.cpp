@@ -2,6 +2,7 @@
 #include "tools/common/program.h"
 
 #include "libtrain/base/advice.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/last_resort.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/setting_text.h"
@@ -61,8 +62,8 @@ void flush_output() {
 }
 
 // Calls `visit` for each word that begins with '-' and is not the value of a flag, with the part before '='. It returns
-// the option of this name, or nullptr.
-using FlagVisit = std::function<const CLI::Option*(char* word, const std::string& name)>;
+// the option of this name, or nullptr. The next word follows in memory; it is nullptr at the end.
+using FlagVisit = std::function<const CLI::Option*(char** word, const std::string& name)>;
 void each_flag(int argc, char** argv, const FlagVisit& visit) {
   int values = 0;  // words that are values of the previous flag
   for (int i = 1; i < argc; ++i) {
@@ -70,7 +71,7 @@ void each_flag(int argc, char** argv, const FlagVisit& visit) {
     if (values-- > 0) continue;
     if (word == "--") return;
     const auto equals = word.find('=');
-    const auto* option = word.starts_with('-') ? visit(argv[i], word.substr(0, equals)) : nullptr;
+    const auto* option = word.starts_with('-') ? visit(argv + i, word.substr(0, equals)) : nullptr;
     values = option != nullptr && equals == std::string::npos ? option->get_items_expected_min() : 0;
   }
 }
@@ -78,21 +79,29 @@ void each_flag(int argc, char** argv, const FlagVisit& visit) {
 // Writes hyphens for underscores in the names of flags that there are: --global_batch is --global-batch. The words
 // change in place, so that whoever shows the command shows names as they are.
 void accept_underscores(const CLI::App& app, int argc, char** argv) {
-  each_flag(argc, argv, [&](char* word, std::string name) {
+  each_flag(argc, argv, [&](char** word, std::string name) {
     if (name.starts_with("--") && app.get_option_no_throw(name) == nullptr)
       std::replace(name.begin(), name.end(), '_', '-');
     const auto* option = app.get_option_no_throw(name);
-    if (option != nullptr) std::copy(name.begin(), name.end(), word);
+    if (option != nullptr) std::copy(name.begin(), name.end(), *word);
     return option;
   });
 }
 
-// Refuses `--flag=` without a value. CLI11 takes it for the flag alone, so it would be on, or take the next word as its
-// value.
+// Refuses what CLI11 passes over in silence: `--flag=` without a value, which it takes for the flag alone, and `1,,2`
+// as the value of a flag that takes a list.
 void refuse_empty_assignments(const CLI::App& app, int argc, char** argv) {
-  each_flag(argc, argv, [&](const char* word, const std::string& name) {
+  each_flag(argc, argv, [&](char** word, const std::string& name) {
     const auto* option = app.get_option_no_throw(name);
-    if (option != nullptr && name + "=" == word) refuse_empty(name, *option);
+    if (option == nullptr) return option;
+    const std::string_view whole = *word;
+    if (name + "=" == whole) refuse_empty(name, *option);
+    const bool assigned = whole.size() > name.size();
+    if (const char comma = option->get_delimiter(); comma != 0 && (assigned || word[1] != nullptr)) {
+      const std::string list(assigned ? whole.substr(name.size() + 1) : word[1]);
+      if (!list.empty() && (comma + list + comma).find(std::string(2, comma)) != list.npos)
+        throw CLI::ValidationError(fmt::format("{}: a value in the list {} is empty", name, base::excerpt(list)));
+    }
     return option;
   });
 }

@@ -10,8 +10,6 @@
 #include "tools/common/launcher.h"
 #include "tools/common/program.h"
 
-#include <chrono>
-#include <thread>
 #include <unistd.h>
 
 namespace trainyard::tools {
@@ -103,8 +101,7 @@ void Launch::end_on_hang(const std::string& sentence, comm::Decided where) {
   constexpr auto code = static_cast<int>(base::ExitCode::peer_hung);
   claim_the_end(code);
   write_reason(code, sentence);
-  // Elsewhere it waits longer, in case the deciding rank does not end the job.
-  std::this_thread::sleep_for(std::chrono::milliseconds(where == comm::Decided::here ? 500 : 3000));
+  comm::let_others_write_reasons(where);
   mpi_->abort(code);
 }
 
