@@ -39,9 +39,10 @@ TEST(ParameterGroups, AreReadFromText) {
                                    {"head.*:weight-decay=1:weight-decay=2", "weight-decay is set twice"},
                                    {"head.*:frozen:weight-decay=1", "neither a learning rate nor weight decay"},
                                    {"head.*:frozen,,a:frozen", "begins with a pattern"},
-                                   {"[!\xff]*:frozen", "names of parameters are letters"}})
-    EXPECT_TRUE(has(error_text_of([&] { parameter_groups(text); }), said))
-        << text << ": " << error_text_of([&] { parameter_groups(text); });
+                                   {"[!\xff]*:frozen", "names of parameters are letters"}}) {
+    const auto error = error_text_of([given = text] { parameter_groups(given); });
+    EXPECT_TRUE(has(error, said)) << text << ": " << error;
+  }
 }
 
 TEST(ParameterGroups, AreTablesOfAFile) {

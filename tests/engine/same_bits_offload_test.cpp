@@ -232,7 +232,8 @@ TEST(SameBitsOffload, RefusesWhatCannotLieThere) {
   EXPECT_NE(refusal("optimizer=disk", 1, [](auto& c) { c.offload_dir = ""; }).find("has no folder"), std::string::npos);
   for (const auto& [folders, words] : {std::pair("a,a", "--offload-dir \"a,a\": a comes twice"),
                                        std::pair("a:2,,b", "a folder without a name"), std::pair("a:0", "no weight")})
-    EXPECT_NE(refusal("optimizer=disk", 1, [&](auto& c) { c.offload_dir = folders; }).find(words), std::string::npos)
+    EXPECT_NE(refusal("optimizer=disk", 1, [&, names = folders](auto& c) { c.offload_dir = names; }).find(words),
+              std::string::npos)
         << folders;
   const auto twice = fmt::format("{0},{0}/../{1}", runs.folder().string(), runs.folder().filename().string());
   EXPECT_NE(refusal("optimizer=disk", 1, [&](auto& c) { c.offload_dir = twice; }).find(" are one folder"),

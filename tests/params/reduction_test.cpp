@@ -131,10 +131,13 @@ TEST_P(OrderedReduction, NodesContinueTheSumsOfOneAnother) {
 
 // Every rank makes the calls and sends the bytes that the plan has for it, also in segments of tensor-parallel ranks.
 TEST(OrderedReductionOverNodes, SendsWhatIsPlanned) {
-  for (const auto& [ranks, node, tensor, micros] :
-       std::vector<std::array<int, 4>>{{4, 2, 1, 3}, {6, 2, 1, 15}, {4, 2, 2, 6}}) {
-    ParallelLayout layout{ranks, 2, base::DType::f32, micros};
-    layout.reduction_node = node, layout.reduction_piece = 50, layout.tensor = tensor;
+  struct Case {
+    int ranks, node, tensor, micros;
+  };
+  for (const auto& c : {Case{4, 2, 1, 3}, Case{6, 2, 1, 15}, Case{4, 2, 2, 6}}) {
+    const int node = c.node, micros = c.micros;
+    ParallelLayout layout{c.ranks, 2, base::DType::f32, micros};
+    layout.reduction_node = node, layout.reduction_piece = 50, layout.tensor = c.tensor;
     on_ranks(tied_model_of_heads(), layout, [&](Ground& g) {
       g.context.segment_bytes = 512;
       GradientReduction reduction(g.context);
