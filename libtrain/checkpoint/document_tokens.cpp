@@ -42,16 +42,16 @@ const nlohmann::json* member_in(const nlohmann::json& json, const char* key) {
   return at == json.end() ? nullptr : &*at;
 }
 
-// Whether ids of the import mean the same tokens in this run: its tokenizer is a file of the import, or there is none.
-bool has_tokenizer_of_import(const nlohmann::json& provenance, const nlohmann::json& record) {
-  if (provenance.contains("imported_from")) return true;
-  const auto *tokenizer = member_in(provenance, "tokenizer"), *files = member_in(record, "files");
-  const auto* crc = tokenizer == nullptr ? nullptr : member_in(*tokenizer, "crc32c");
-  if (crc == nullptr || files == nullptr || !files->is_array()) return false;
-  return std::any_of(files->begin(), files->end(), [&](const auto& file) {
-    const auto* of_file = member_in(file, "crc32c");
-    return of_file != nullptr && *of_file == *crc;
-  });
+// The end tokens that the imported config.json and generation_config.json name.
+std::set<std::int32_t> imported_end_ids(const nlohmann::json& provenance) {
+  std::set<std::int32_t> ids;
+  const auto add = [&](const nlohmann::json& from) {
+    for (const auto id : ids_of_value(from, "eos_token_id")) ids.insert(id);
+  };
+  add(nlohmann::json::parse(recorded_config(provenance), nullptr, false));
+  const auto* record = member_in(provenance, "hugging_face");
+  if (const auto* generation = record == nullptr ? nullptr : member_in(*record, "generation")) add(*generation);
+  return ids;
 }
 
 }  // namespace
@@ -86,6 +86,43 @@ void give_token_ids(const nlohmann::json& provenance, nlohmann::ordered_json& co
   if (provenance.is_object() && found != provenance.end() && found->is_object()) copy_ids(*found, config);
 }
 
+bool has_imported_tokenizer(const nlohmann::json& provenance) {
+  const auto* record = member_in(provenance, "hugging_face");
+  if (record == nullptr) return false;
+  if (provenance.contains("imported_from")) return true;
+  const auto *tokenizer = member_in(provenance, "tokenizer"), *files = member_in(*record, "files");
+  const auto* crc = tokenizer == nullptr ? nullptr : member_in(*tokenizer, "crc32c");
+  if (crc == nullptr || files == nullptr || !files->is_array()) return false;
+  return std::any_of(files->begin(), files->end(), [&](const auto& file) {
+    const auto* of_file = member_in(file, "crc32c");
+    return of_file != nullptr && *of_file == *crc;
+  });
+}
+
+bool has_other_tokenizer(const nlohmann::json& provenance) {
+  const auto* tokenizer = member_in(provenance, "tokenizer");
+  return member_in(provenance, "hugging_face") != nullptr && tokenizer != nullptr && tokenizer->is_object() &&
+         !has_imported_tokenizer(provenance);
+}
+
+void use_ids_of_run(const nlohmann::json& provenance, nlohmann::ordered_json& config) {
+  const auto ids = document_ids_of(provenance);
+  if (has_other_tokenizer(provenance)) {
+    const auto set = [&](const char* key, std::int32_t id) {
+      if (id >= 0) config[key] = id;
+      else if (config.contains(key)) config[key] = nullptr;
+    };
+    set("bos_token_id", ids.begin);
+    set("eos_token_id", ids.end);
+    set("pad_token_id", -1);
+  } else if (ids.end >= 0 && !imported_end_ids(provenance).contains(ids.end)) {
+    auto ends = ids_of_value(nlohmann::json(config), "eos_token_id");
+    ends.push_back(ids.end);
+    if (ends.size() == 1) config["eos_token_id"] = ids.end;
+    else config["eos_token_id"] = ends;
+  }
+}
+
 void keep_end_ids(const nlohmann::json& generation, nlohmann::json& record) {
   if (const auto ids = ids_of_value(generation, "eos_token_id"); !ids.empty())
     record["generation"] = {{"eos_token_id", ids}};
@@ -93,18 +130,10 @@ void keep_end_ids(const nlohmann::json& generation, nlohmann::json& record) {
 
 std::vector<std::int32_t> end_ids_of(const nlohmann::json& provenance) {
   std::set<std::int32_t> ids;
+  if (has_imported_tokenizer(provenance)) ids = imported_end_ids(provenance);
   if (const auto end = document_ids_of(provenance).end; end >= 0) ids.insert(end);
-  const auto add = [&](const nlohmann::json* from) {
-    if (from == nullptr) return;
-    for (const auto id : ids_of_value(*from, "eos_token_id")) ids.insert(id);
-  };
-  add(member_in(provenance, "token_ids"));
-  const auto* record = member_in(provenance, "hugging_face");
-  if (record != nullptr && has_tokenizer_of_import(provenance, *record)) {
-    const auto config = nlohmann::json::parse(recorded_config(provenance), nullptr, false);
-    add(&config);
-    add(member_in(*record, "generation"));
-  }
+  if (const auto* kept = member_in(provenance, "token_ids"))
+    for (const auto id : ids_of_value(*kept, "eos_token_id")) ids.insert(id);
   return {ids.begin(), ids.end()};
 }
 
@@ -117,8 +146,7 @@ std::optional<bool> imported_begins_texts(const nlohmann::json& provenance) {
 std::int32_t imported_begin_id(const nlohmann::json& provenance) {
   const auto* kept = member_in(provenance, "token_ids");
   auto ids = kept == nullptr ? std::vector<std::int32_t>() : ids_of_value(*kept, "bos_token_id");
-  const auto* record = member_in(provenance, "hugging_face");
-  if (ids.empty() && record != nullptr && has_tokenizer_of_import(provenance, *record))
+  if (ids.empty() && has_imported_tokenizer(provenance))
     ids = ids_of_value(nlohmann::json::parse(recorded_config(provenance), nullptr, false), "bos_token_id");
   return ids.empty() ? -1 : ids.front();
 }

@@ -27,6 +27,16 @@ void give_token_ids(const nlohmann::json& provenance, nlohmann::ordered_json& co
 // Keeps the end tokens of a generation_config.json in provenance.hugging_face, `record`. They may be more than those of
 // config.json.
 void keep_end_ids(const nlohmann::json& generation, nlohmann::json& record);
+// Whether ids of the imported model mean the same tokens in the run that has this provenance: its tokenizer is a file
+// of the import, or no run began with the import yet.
+bool has_imported_tokenizer(const nlohmann::json& provenance);
+// Whether a run that began with an imported model records a tokenizer that is no file of the import.
+bool has_other_tokenizer(const nlohmann::json& provenance);
+// Changes the ids of an imported config.json or generation_config.json where the run knows better. Another tokenizer's
+// ids replace all of them; ids that it lacks become null. With the imported tokenizer, the token that ends the run's
+// documents is added to the end tokens, unless one of the two files had it.
+void use_ids_of_run(const nlohmann::json& provenance, nlohmann::ordered_json& config);
+
 // All ids that are known to end texts, each once: those of DocumentIds and of the imported config.json and
 // generation_config.json. A run that began with imported weights keeps them if it has the tokenizer file of the import.
 std::vector<std::int32_t> end_ids_of(const nlohmann::json& provenance);

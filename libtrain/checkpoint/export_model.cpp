@@ -271,8 +271,8 @@ std::string type_in(const nlohmann::ordered_json& config) {
   return type.is_string() ? type.get<std::string>() : std::string();
 }
 
-// The recorded config.json of the imported model with today's dtype, if it still describes the model; else empty. So a
-// config.json comes out as it came in.
+// The recorded config.json of the imported model with today's dtype and token ids, if it still describes the model;
+// else empty. So a config.json comes out as it came in.
 std::string kept_config(const nlohmann::json& provenance, const ExportResult& result, const plan::ModelConfig& model) {
   const auto text = recorded_config(provenance);
   auto config = nlohmann::ordered_json::parse(text, nullptr, false);
@@ -284,15 +284,35 @@ std::string kept_config(const nlohmann::json& provenance, const ExportResult& re
   } catch (const base::InputError&) {
     return {};
   }
+  const auto before = config;
   const std::string dtype = weight_type(result.dtype).in_config;
-  bool changed = false, named = false;
+  bool named = false;
   for (const char* key : {"torch_dtype", "dtype"})
-    if (const auto found = config.find(key); found != config.end()) {
-      named = true;
-      if (*found != dtype) *found = dtype, changed = true;
-    }
-  if (!named && result.dtype != base::DType::f32) config["torch_dtype"] = dtype, changed = true;
-  return changed ? config.dump(2) + "\n" : text;
+    if (const auto found = config.find(key); found != config.end()) named = true, *found = dtype;
+  if (!named && result.dtype != base::DType::f32) config["torch_dtype"] = dtype;
+  use_ids_of_run(provenance, config);
+  return config == before ? text : config.dump(2) + "\n";
+}
+
+// The files beside the imported weights, with the end token of the run's documents among those of generation. A run
+// that has another tokenizer than the import gets none of them, because all of them are about tokens.
+void add_companions(const nlohmann::json& provenance, const std::string& folder, ExportResult& result) {
+  if (has_other_tokenizer(provenance)) {
+    if (companion_bytes(provenance) > 0)
+      result.warnings.push_back(fmt::format(
+          "the run has another tokenizer than the imported model: its files about tokens in {} are left out",
+          base::one_line(recorded_folder(provenance))));
+    return;
+  }
+  result.companions = copy_companions(provenance, folder, result.warnings);
+  constexpr const char* name = "generation_config.json";
+  if (std::find(result.companions.begin(), result.companions.end(), name) == result.companions.end()) return;
+  const auto path = folder + "/" + name;
+  auto generation = nlohmann::ordered_json::parse(base::read_file(path), nullptr, false);
+  if (!generation.is_object()) return;
+  const auto before = generation;
+  use_ids_of_run(provenance, generation);
+  if (generation != before) base::write_file(path, generation.dump(2) + "\n");
 }
 
 // The tokenizer of a run, if none came along with an imported model.
@@ -302,13 +322,11 @@ void add_tokenizer(const KeptTokenizer& tokenizer, const nlohmann::json& provena
   if (tokenizer.path.empty() ||
       std::any_of(there.begin(), there.end(), [](const auto& name) { return is_tokenizer(name); }))
     return;
-  const bool json = tokenizer.name.ends_with(".json");
-  result.companions.emplace_back(json ? "tokenizer.json" : "tokenizer.model");
+  result.companions.emplace_back(tokenizer.name.ends_with(".json") ? "tokenizer.json" : "tokenizer.model");
   base::write_file(folder + "/" + result.companions.back(), tokenizer.content);
-  const auto config = json ? tokenizer_config(tokenizer.content, provenance) : std::string();
   constexpr const char* name = "tokenizer_config.json";
-  if (config.empty() || std::find(there.begin(), there.end(), name) != there.end()) return;
-  base::write_file(folder + "/" + name, config);
+  if (std::find(there.begin(), there.end(), name) != there.end()) return;
+  base::write_file(folder + "/" + name, tokenizer_config(tokenizer, provenance));
   result.companions.emplace_back(name);
 }
 
@@ -325,10 +343,10 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   result.family = &family_of(state.model, recorded_model_type(record));
   result.dtype = options.dtype.value_or(state.dtype);
   auto config = config_of(*result.family, state.model, weight_type(result.dtype).in_config, result.notes);
-  const auto ids = document_ids_of(state.provenance);
+  const auto ids = document_ids_of(record);
   if (ids.end >= 0) config["eos_token_id"] = ids.end;
   if (ids.begin >= 0) config["bos_token_id"] = ids.begin;
-  give_token_ids(state.provenance, config);
+  if (!has_other_tokenizer(record)) give_token_ids(record, config);
   const auto tokenizer = kept_tokenizer(source.path(), record);
   Exporting work(source, *result.family, result.dtype, options);
   require_name_of_something_whole(destination);
@@ -346,7 +364,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
     base::write_file(folder.path() + "/" + io::safetensors_index_name, work.index().dump(2) + "\n");
   const auto kept = kept_config(record, result, state.model);
   base::write_file(folder.path() + "/" + config_name, kept.empty() ? config.dump(2) + "\n" : kept);
-  result.companions = copy_companions(record, folder.path(), result.warnings);
+  add_companions(record, folder.path(), result);
   add_tokenizer(tokenizer, record, folder.path(), result);
   folder.publish();
   result.files = work.files();

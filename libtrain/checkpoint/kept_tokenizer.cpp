@@ -79,8 +79,9 @@ KeptTokenizer kept_tokenizer(const std::string& checkpoint, const nlohmann::json
   return {};
 }
 
-std::string tokenizer_config(const std::string& tokenizer_json, const nlohmann::json& provenance) {
-  const auto tokenizer = nlohmann::json::parse(tokenizer_json, nullptr, false);
+std::string tokenizer_config(const KeptTokenizer& kept, const nlohmann::json& provenance) {
+  const auto tokenizer =
+      kept.name.ends_with(".json") ? nlohmann::json::parse(kept.content, nullptr, false) : nlohmann::json();
   const auto ids = document_ids_of(provenance);
   const auto added = tokenizer.is_object() ? tokenizer.value("added_tokens", nlohmann::json()) : nlohmann::json();
   nlohmann::ordered_json config{{"tokenizer_class", "PreTrainedTokenizerFast"}};
@@ -89,7 +90,7 @@ std::string tokenizer_config(const std::string& tokenizer_json, const nlohmann::
       if (id >= 0 && token.is_object() && token.value("id", nlohmann::json()) == id &&
           token.value("content", nlohmann::json()).is_string())
         config[key] = token["content"];
-  return config.size() > 1 ? config.dump(2) + "\n" : "";
+  return config.dump(2) + "\n";
 }
 
 }  // namespace trainyard::checkpoint

@@ -25,8 +25,9 @@ std::vector<std::string> places_of_tokenizer(const std::string& checkpoint, cons
 // A file with another CRC32C is none.
 KeptTokenizer kept_tokenizer(const std::string& checkpoint, const nlohmann::json& provenance);
 
-// Settings for transformers: the tokens that end and begin documents by their texts, as tokenizer.json has them. Empty
-// if `tokenizer_json` names neither.
-std::string tokenizer_config(const std::string& tokenizer_json, const nlohmann::json& provenance);
+// Settings for transformers: the class that reads any tokenizer file, and the tokens that end and begin documents by
+// their texts, as a tokenizer.json has them. Without a class transformers takes the one of the model's family, which
+// may give other ids.
+std::string tokenizer_config(const KeptTokenizer& tokenizer, const nlohmann::json& provenance);
 
 }  // namespace trainyard::checkpoint

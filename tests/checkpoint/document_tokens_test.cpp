@@ -38,6 +38,34 @@ TEST(DocumentTokens, ARunKeepsThemWithTheirTokenizer) {
   EXPECT_EQ(checkpoint::imported_begin_id(parsed(run)), -1);
 }
 
+TEST(DocumentTokens, AnExportHasTheIdsOfTheRun) {
+  json record{{"config", R"({"eos_token_id": 601})"}, {"files", {{{"name", "tokenizer.json"}, {"crc32c", 7}}}}};
+  checkpoint::keep_end_ids(parsed({{"eos_token_id", {601, 604}}}), record);
+  const json config{{"eos_token_id", 601}, {"bos_token_id", 600}, {"pad_token_id", 599}, {"n", 1}};
+  const auto exported = [&](const json& provenance, const json& from) {
+    auto out = nlohmann::ordered_json(parsed(from));
+    checkpoint::use_ids_of_run(parsed(provenance), out);
+    return json(out);
+  };
+  json run{{"document_tokens", {{"end", 604}, {"begin", 5}}}, {"hugging_face", record}};
+  run["tokenizer"] = {{"name", "tokenizer.json"}, {"crc32c", 7}};
+  EXPECT_FALSE(checkpoint::has_other_tokenizer(parsed(run)));
+  EXPECT_EQ(exported(run, config), config) << "generation ends there already";
+  run["document_tokens"]["end"] = 602;
+  auto wanted = config;
+  wanted["eos_token_id"] = {601, 602};
+  EXPECT_EQ(exported(run, config), wanted);
+  EXPECT_EQ(exported(run, {{"n", 1}}), (json{{"n", 1}, {"eos_token_id", 602}}));
+  for (const auto& tokenizer : {json{{"crc32c", 8}}, json{{"source", "bytes"}, {"crc32c", 0}}}) {
+    run["tokenizer"] = tokenizer;
+    EXPECT_TRUE(checkpoint::has_other_tokenizer(parsed(run))) << tokenizer;
+    EXPECT_EQ(exported(run, config),
+              (json{{"eos_token_id", 602}, {"bos_token_id", 5}, {"pad_token_id", nullptr}, {"n", 1}}));
+  }
+  run.erase("tokenizer");
+  EXPECT_FALSE(checkpoint::has_other_tokenizer(parsed(run))) << "nothing is known";
+}
+
 TEST(DocumentTokens, ADamagedRecordHasNone) {
   for (const auto& value :
        {json(nullptr), json(-1), json("x"), json(1.5), json(1ll << 40), json::array(), json{1, "x"}}) {

@@ -57,15 +57,17 @@ TEST(KeptTokenizer, SettingsForTransformers) {
     nlohmann::json provenance;
     provenance["document_tokens"] = document_ids_to_json({end, begin});
     const auto read = nlohmann::json::parse(provenance.dump());
-    return nlohmann::json::parse(tokenizer_config(json, read), nullptr, false);
+    return nlohmann::json::parse(tokenizer_config({"", "tokenizer-0.json", json}, read));
   };
   EXPECT_EQ(
       of(3, 4),
       (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<end>"}, {"bos_token", "<s>"}}));
   EXPECT_EQ(of(3, -1)["eos_token"], "<end>");
   EXPECT_FALSE(of(3, -1).contains("bos_token"));
-  EXPECT_TRUE(of(9, -1).is_discarded());  // no text
-  EXPECT_EQ(tokenizer_config("[", {}), "");
+  const nlohmann::json alone{{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  EXPECT_EQ(of(9, -1), alone) << "no token has this id";
+  for (const auto* name : {"tokenizer-0.json", "tokenizer-0.model"})
+    EXPECT_EQ(nlohmann::json::parse(tokenizer_config({"", name, "[\1"}, {})), alone);
 }
 
 }  // namespace kept_tokenizer_test

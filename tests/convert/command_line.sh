@@ -145,22 +145,33 @@ expect 0 reshard-checkpoint --diff by-file in-gpt2
 
 # What stands beside the weights goes in and out, also through a fine-tune; what has changed or is gone does not.
 cp -r gpt-out whole
+expect 0 shard-data --input text --split paragraphs --train-tokenizer bpe:257 --output pairs
+cp pairs/tokenizer.json whole
 echo '{"eos_token_id": [3, 4]}' >whole/generation_config.json
 echo '{"add_bos_token": false}' >whole/tokenizer_config.json
 echo 'a b' >whole/merges.txt
 expect 0 convert-checkpoint whole in-whole --from safetensors
 expect 0 convert-checkpoint in-whole out-whole --to safetensors --json
-jq -e '.companions == ["generation_config.json", "tokenizer_config.json", "merges.txt"] and .notes == []' out >/dev/null || fail "JSON: $(cat out)"
-for file in config.json generation_config.json tokenizer_config.json merges.txt; do
+jq -e '.companions == ["generation_config.json", "tokenizer.json", "tokenizer_config.json", "merges.txt"] and .notes == []' out >/dev/null || fail "JSON: $(cat out)"
+for file in config.json generation_config.json tokenizer.json tokenizer_config.json merges.txt; do
   cmp whole/$file out-whole/$file || fail "another $file"
 done
-expect 0 "${train[@]}" --init-from in-whole --output tuned-whole --steps 1
+# With another tokenizer the run's own ids and files take their place.
+expect 0 "${train[@]}" --init-from in-whole --output tuned-other --steps 1 --change tokenizer
+expect 0 convert-checkpoint tuned-other other-out --to safetensors
+said 'the run has another tokenizer than the imported model: its files about tokens in .*/whole are left out'
+[ "$(ls other-out | xargs)" = "config.json model.safetensors" ] || fail "files: $(ls other-out)"
+[ "$(jq -c '[.eos_token_id, .bos_token_id]' other-out/config.json)" = '[256,null]' ] || fail "ids of another tokenizer: $(cat other-out/config.json)"
+# With the same one, the token that ends the run's documents is an end of generation, too.
+expect 0 "${train[@]/#data/pairs}" --init-from in-whole --output tuned-whole --steps 1
 echo 'c d' >whole/merges.txt
 rm whole/tokenizer_config.json
 expect 0 convert-checkpoint tuned-whole tuned-out --to safetensors
 said 'whole/merges.txt has changed since the import'
 said 'tokenizer_config.json of the imported model is not copied'
-cmp whole/config.json tuned-out/config.json && cmp whole/generation_config.json tuned-out/generation_config.json || fail "other files"
+[ "$(jq -c .eos_token_id tuned-out/config.json tuned-out/generation_config.json | xargs)" = '[256,0] [3,4,0]' ] || fail "ids: $(cat tuned-out/*config.json)"
+cmp whole/tokenizer.json tuned-out/tokenizer.json || fail "another tokenizer"
+cmp <(jq -S 'del(.eos_token_id)' whole/config.json) <(jq -S 'del(.eos_token_id)' tuned-out/config.json) || fail "another config.json"
 absent tuned-out/merges.txt
 jq '.rotary_sector = 1' whole/config.json >sector.json && cp sector.json whole/config.json
 refused 3 '1 key is not known here: rotary_sector' convert-checkpoint whole nope --from safetensors

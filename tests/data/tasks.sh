@@ -61,7 +61,7 @@ expect 0 shard-data "${flags[@]}" --output once --max-rejects 0.5
 jobs=()
 for i in 0 1 2 3 4 5; do for twice in 1 2; do shard-data "${flags[@]}" --output at-once --max-rejects 0.5 --task $i/6 >"at-once-$i-$twice" 2>&1 & jobs+=($!); done; done
 for job in "${jobs[@]}"; do wait "$job"; code=$?; case $code in 0 | 2 | 4) ;; *) fail "exit code $code of tasks at once" ;; esac; done
-grep -hv -e 'is done; of 6 tasks' -e 'is there already' -e 'is in use by' -e 'exists already' -e '^  try: ' -e 'shard-data: [0-9]' -e 'shard-data: train' -e refused -e '^at-once$' -e 'another task makes' at-once-* >odd
+grep -hv -e 'is done; of 6 tasks' -e 'is there already' -e 'is in use by' -e 'exists already' -e '^  try: ' -e 'shard-data: [0-9]' -e 'shard-data: train' -e refused -e 'parts joined: ' -e '^at-once$' -e 'another task makes' at-once-* >odd
 [ ! -s odd ] || fail "tasks at once say: $(cat odd)"
 [ -e at-once/index.json ] || expect 0 shard-data "${flags[@]}" --output at-once --max-rejects 0.5 --task 0/6
 same once at-once "tasks at once"
