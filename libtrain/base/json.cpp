@@ -72,9 +72,6 @@ bool is_plain(const std::string& key) {
          std::none_of(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-const char* const way_out =
-    "the file is damaged, was edited, or is of another version of these programs: write it again";
-
 template <class Json> std::string found_text(const Json& v) {
   return v.is_structured() ? std::string(v.type_name())
          : v.is_string()   ? excerpt(v.template get_ref<const std::string&>())
@@ -127,21 +124,21 @@ template <class Json> Json parse_json(const std::string& text, const std::string
   }
 }
 
-template <class Json> BasicJsonObject<Json>::BasicJsonObject(const Json& object, std::string where)
-    : json_(object), where_(std::move(where)) {
+template <class Json> BasicJsonObject<Json>::BasicJsonObject(const Json& object, std::string where, std::string hint)
+    : json_(object), where_(std::move(where)), hint_(std::move(hint)) {
   if (!json_.is_object())
-    throw InputError(fmt::format("{}: expected an object, found {}", where_, json_.type_name()), way_out);
+    throw InputError(fmt::format("{}: expected an object, found {}", where_, json_.type_name()), hint_);
 }
 
 template <class Json>
 void BasicJsonObject<Json>::refuse(const std::string& key, const std::string& expected, const Json& found) const {
-  throw InputError(fmt::format("{}: '{}' must be {}, found {}", where_, key, expected, found_text(found)), way_out);
+  throw InputError(fmt::format("{}: '{}' must be {}, found {}", where_, key, expected, found_text(found)), hint_);
 }
 
 template <class Json> const Json& BasicJsonObject<Json>::at(const std::string& key) {
   asked_.insert(key);
   const auto found = json_.find(key);
-  if (found == json_.end()) throw InputError(fmt::format("{}: key '{}' is missing", where_, key), way_out);
+  if (found == json_.end()) throw InputError(fmt::format("{}: key '{}' is missing", where_, key), hint_);
   return *found;
 }
 
@@ -194,7 +191,7 @@ template <class Json> std::string BasicJsonObject<Json>::text(const std::string&
 }
 
 template <class Json> BasicJsonObject<Json> BasicJsonObject<Json>::object(const std::string& key) {
-  return {at(key), where_ + ": " + (is_plain(key) ? key : excerpt(key))};
+  return {at(key), where_ + ": " + (is_plain(key) ? key : excerpt(key)), hint_};
 }
 
 template <class Json> const Json& BasicJsonObject<Json>::array(const std::string& key) {

@@ -29,12 +29,17 @@ std::string excerpt(std::string_view text);
 // are short.
 std::string shortened(const std::string& text);
 
-// One JSON object; borrows `object`. The getters throw InputError when the key is missing, or the value has another
+// The hint of a wrong value in a file of these programs.
+inline constexpr const char* damaged_json =
+    "the file is damaged, was edited, or is of another version of these programs: write it again";
+
+// One JSON object; borrows `object`. `hint` says what to do about a wrong value; the objects inside have it, too. The
+// getters throw InputError when the key is missing, or the value has another
 // type or is out of range. done() throws InputError when the object has a key that no getter asked for. It names the
 // nearest key that a getter did ask for.
 template <class Json> class BasicJsonObject {
  public:
-  BasicJsonObject(const Json& object, std::string where);
+  BasicJsonObject(const Json& object, std::string where, std::string hint = damaged_json);
   const Json& at(const std::string& key);
   bool has(const std::string& key);  // for optional keys
   std::int64_t integer(const std::string& key, std::int64_t low = std::numeric_limits<std::int64_t>::min(),
@@ -52,7 +57,7 @@ template <class Json> class BasicJsonObject {
  private:
   [[noreturn]] void refuse(const std::string& key, const std::string& expected, const Json& found) const;
   const Json& json_;
-  std::string where_;
+  std::string where_, hint_;
   std::set<std::string> asked_;
 };
 

@@ -48,7 +48,8 @@ class Storage {
   virtual Ticket write(int extent, std::int64_t first, std::int64_t count, const std::byte* from) = 0;
   // Blocks until the transfer is done. A ticket may be waited for any number of times; 0 returns at once.
   // EnvironmentError if the transfer failed, or if a block that was read is not what was written: it names the file and
-  // the extent. After a failure every later call throws the same.
+  // the extent. After a failure every later call throws the same, and memory of transfers that are under way may be
+  // used until the storage is destroyed.
   virtual void wait(Ticket ticket) = 0;
   virtual void wait_all() = 0;
 

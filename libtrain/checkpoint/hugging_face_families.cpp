@@ -183,7 +183,7 @@ const std::vector<Family>& families() {
 
 ForeignModel model_of_config(const nlohmann::json& config, const std::string& name, const std::string& where,
                              const std::vector<std::string>& ignored) {
-  const auto type = base::SortedJsonObject(config, where).text("model_type");
+  const auto type = base::SortedJsonObject(config, where, damaged_config).text("model_type");
   ForeignModel found;
   for (const auto& family : families())
     if (type == family.model_type) found.family = &family;

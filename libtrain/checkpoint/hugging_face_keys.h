@@ -11,13 +11,16 @@
 
 namespace trainyard::checkpoint {
 
+// The hint of a wrong value in a config.json.
+inline constexpr const char* damaged_config = "transformers writes no such value: get config.json again";
+
 // The keys of one config.json. It records which keys were asked for, and objections to settings that are not computed
 // here. A null value counts as absent; where transformers takes null for none and an absent key for a number, is_null
 // tells them apart.
 class ConfigKeys {
  public:
   ConfigKeys(const nlohmann::json& json, const std::string& where, std::vector<std::string>& objections)
-      : json_(json), object_(json, where), objections_(objections) {}
+      : json_(json), object_(json, where, damaged_config), objections_(objections) {}
 
   bool has(const char* key) {
     known_.insert(key);

@@ -104,6 +104,7 @@ void Saver::place_factored_states(tensor::Arena& arena) {
 
 void Saver::touch() {
   enqueue([this] {
+    if (snapshot_.empty()) return;
     std::memset(snapshot_.data(), 0, snapshot_.size());
     if (!context_.compute.on_gpu()) return;
     const char* refusal = pinned_.pin(snapshot_.data(), static_cast<std::int64_t>(snapshot_.size()));

@@ -30,7 +30,7 @@ template <class... A>
 }
 
 std::map<std::string, std::string> metadata_of(const nlohmann::json& json, const std::string& where) {
-  base::SortedJsonObject object(json, where);
+  base::SortedJsonObject object(json, where, way_out);
   std::map<std::string, std::string> all;
   for (const auto& [key, value] : json.items()) all[key] = object.text(key, largest_header);
   return all;
@@ -45,7 +45,7 @@ std::int64_t count_of(const nlohmann::json& value) {
 
 // Parses a tensor's entry. Here the offset still counts from the start of the data.
 SafeTensor tensor_of(const std::string& name, const nlohmann::json& json, const std::string& where) {
-  base::SortedJsonObject object(json, where);
+  base::SortedJsonObject object(json, where, way_out);
   SafeTensor t;
   t.name = name;
   t.dtype = object.text("dtype");

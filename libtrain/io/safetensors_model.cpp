@@ -83,7 +83,7 @@ void SafetensorsModel::read_index(const std::string& path) {
   if (json.is_object() && !json.contains("weight_map"))
     throw base::InputError(fmt::format("{}: key 'weight_map' is missing: it is no index of tensors", path),
                            "give the folder of the model, or the path of its tensors or their index");
-  auto list = base::SortedJsonObject(json, path).object("weight_map");
+  auto list = base::SortedJsonObject(json, path, "the index is damaged: get it again").object("weight_map");
   std::map<std::string, std::vector<std::string>> by_file;
   for (const auto& [name, value] : json.at("weight_map").items()) {
     const auto file = list.text(name);

@@ -63,6 +63,7 @@ inline std::string refusal(const Loaded& model) {
     return "";
   } catch (const base::InputError& e) {
     EXPECT_FALSE(e.hint().empty()) << e.what();
+    EXPECT_EQ(e.hint().find("of these programs"), std::string::npos) << "another program wrote the model: " << e.hint();
     EXPECT_LT(std::string(e.what()).size(), 2000u);
     EXPECT_FALSE(std::filesystem::exists(scratch.path + "/imported"));
     EXPECT_FALSE(std::filesystem::exists(scratch.path + "/imported.partial"));

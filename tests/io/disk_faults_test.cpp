@@ -191,18 +191,18 @@ TEST_P(DiskFaults, AFailureEndsAllCallersWithOneSentence) {
   };
   auto o = options(ways);
   o.extents = {{"x", 64 * block}};
+  const Memory memory(64 * block);  // outlives the storage, which may use it after the failure
   io::DiskStorage storage(std::move(o));
   std::mutex mutex;
   std::set<std::string> sentences;
   std::vector<std::thread> team;
   for (int caller = 0; caller < 4; ++caller)
     team.emplace_back([&, caller] {
-      const Memory memory(16 * block);
       const auto sentence = failure_of([&] {
         for (;;) {
           Ticket last = 0;
-          for (std::int64_t b = 0; b < 16; ++b)
-            last = storage.write(0, (16 * caller + b) * block, block, memory.get() + b * block);
+          for (std::int64_t b = 16 * caller; b < 16 * (caller + 1); ++b)
+            last = storage.write(0, b * block, block, memory.get() + b * block);
           storage.wait(last);
           storage.wait_all();
         }
