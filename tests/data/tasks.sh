@@ -104,6 +104,11 @@ expect 0 shard-data "${flags[@]}" --output done-2 --task 1/2
 said 'another task makes done-2 of all parts, or has made it'
 absent done-2.parts
 refused 2 'done-2 exists already' shard-data "${flags[@]}" --output done-2 --task 1/2
+mkdir -p done-2.parts.removed.partial/part-00001-of-00002/train   # killed while it removed the parts
+cp done-2/index.json done-2.parts.removed.partial/index.json
+expect 0 shard-data "${flags[@]}" --output done-2 --task 1/2
+said 'another task makes done-2 of all parts, or has made it'
+absent done-2.parts done-2.parts.removed.partial
 expect 0 shard-data --input d.jsonl --max-rejects 0.5 --output done-2 --task 0/1 --force
 expect 0 inspect --verify done-2
 
