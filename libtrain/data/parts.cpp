@@ -151,6 +151,7 @@ void Parts::write(int task, DocumentSource& source, const Tokenizer& tokenizer, 
       validation(files, "validation", tokenizer, options.shard_tokens);
   if (options.deduplicate) train.keep_hashes(), validation.keep_hashes();
   if (!options.fields.empty()) train.keep_fields(options.fields), validation.keep_fields(options.fields);
+  if (options.pack > 0) train.keep_whole(), validation.keep_whole();  // the joining task packs it, as one document
   if (options.chat) train.mark_answers(), validation.mark_answers();
   const auto list = folder.path() + "/" + refused_file;
   std::ofstream refused(list);

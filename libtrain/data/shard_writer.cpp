@@ -180,7 +180,7 @@ void ShardWriter::add(const void* tokens, std::int64_t count, const std::string&
   const auto* from = static_cast<const char*>(tokens);
   if (held() > 0 && held() + count > shard_tokens_) close_shard();
   std::int64_t first = 0;
-  for (; count - first > shard_tokens_; first += shard_tokens_) {
+  for (; !keeps_whole_ && count - first > shard_tokens_; first += shard_tokens_) {
     add_piece({from + first * token_bytes(), shard_tokens_, first, source, facts});
     close_shard();
   }

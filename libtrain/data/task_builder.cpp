@@ -89,8 +89,10 @@ void add_documents(const Parts& parts, int task, const PartRecord& part, NewSet&
       for (std::size_t d = 0; d + 1 < places.size(); ++d) {
         if (next != sources.end() && next->document == static_cast<std::int64_t>(d)) source = next++->name;
         document.resize(places[d + 1] - places[d]);
-        shard.read(static_cast<std::int64_t>(places[d]), static_cast<std::int64_t>(document.size()), document.data());
+        of_part(parts, task,
+                [&] { shard.read(static_cast<std::int64_t>(places[d]), std::ssize(document), document.data()); });
         // A document longer than a shard was split in its part at the places where the set splits it, and stays split.
+        // For a set that is packed it is whole.
         if (!hashes.empty() && hashes[d] != TextHash()) keep = set.is_new(hashes[d]);
         const auto answers = answers_within(shard.answers(), places[d], places[d + 1]);
         if (keep) set.add(split, document, source, {answers, {}, fields.values_of(static_cast<std::int64_t>(d))});
