@@ -100,7 +100,8 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
     throw base::InputError(fmt::format("shard {}: /tokens does not lie where the index says", path_), remedy);
   const auto place = h5.info("/documents");
   const auto boundaries = place.count();
-  if (place.shape.size() != 1 || boundaries < 1 || boundaries > file_bytes_ / 8)
+  require_one_dimension("/documents", place.shape.size());
+  if (boundaries < 1 || boundaries > file_bytes_ / 8)
     throw base::InputError(
         fmt::format("shard {}: {} document boundaries do not fit into {} bytes", path_, boundaries, file_bytes_),
         remedy);
@@ -124,6 +125,12 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
   checked_.resize(sums_.size());
 }
 
+void ShardReader::require_one_dimension(const char* dataset, std::size_t dimensions) const {
+  if (dimensions != 1)
+    throw base::InputError(fmt::format("shard {}: {} has {} dimensions, and 1 is expected", path_, dataset, dimensions),
+                           "datasets/README.md describes what a shard holds");
+}
+
 void ShardReader::read_answers(const io::Hdf5File& h5, const ShardEntry& entry) {
   if (!h5.exists("/answers")) {
     if (indexed_ && entry.answers_crc32c.value_or(0) != 0)
@@ -132,7 +139,8 @@ void ShardReader::read_answers(const io::Hdf5File& h5, const ShardEntry& entry) 
   }
   const auto place = h5.info("/answers");
   const auto count = place.count();
-  if (place.shape.size() != 1 || count < 0 || count % 2 != 0 || count > file_bytes_ / 8)
+  require_one_dimension("/answers", place.shape.size());
+  if (count < 0 || count % 2 != 0 || count > file_bytes_ / 8)
     throw base::InputError(fmt::format("shard {}: {} ends of /answers in {} bytes", path_, count, file_bytes_), remedy);
   std::vector<std::uint64_t> ends(base::size(count));
   h5.read_dataset("/answers", base::DType::u64, 0, count, ends.data());

@@ -56,6 +56,7 @@ class ShardReader {
   void check_metadata(const ShardEntry& entry);
   void read_shape(const SetIndex& index, const ShardEntry& entry);
   void read_answers(const io::Hdf5File& h5, const ShardEntry& entry);
+  void require_one_dimension(const char* dataset, std::size_t dimensions) const;
   void check_blocks(std::int64_t first_byte, std::int64_t end_byte);
   void read_stored(std::int64_t first, std::int64_t count, std::int32_t* out);
   const io::BulkFile& file();
