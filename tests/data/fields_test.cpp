@@ -174,6 +174,19 @@ TEST(Fields, ASetIsNamedWithThem) {
   EXPECT_EQ(sets[0], (data::NamedSet{.folder = "web", .weight = "0.3", .field = "lang", .value = "de"}));
   EXPECT_EQ(data::name_of(sets[1]), "web[lang=en]");
   EXPECT_EQ(data::sets_of("web[lang=]", "--data")[0].value, "");
+  for (const std::string value : {"p,q", "a:5", "a]b", "]", "]],[", "x[1]", "a=b", "[k=v]:2", " x "}) {
+    const data::NamedSet set{.folder = "a[b=c]/w", .field = "lang", .value = value};
+    for (const std::string end : {"", ":0.5", ":2:3"}) {
+      const auto found = data::sets_of(data::name_of(set) + end + ", run[lr=3]/d" + end, "--data");
+      ASSERT_EQ(found.size(), 2u) << value;
+      EXPECT_EQ(found[0].folder, set.folder);
+      EXPECT_EQ(found[0].field, "lang");
+      EXPECT_EQ(found[0].value, value);
+      EXPECT_EQ(found[0].weight, end.empty() ? "" : end.substr(1, end.rfind(':') > 0 ? end.rfind(':') - 1 : 9));
+      EXPECT_EQ(found[1].folder, "run[lr=3]/d");
+    }
+  }
+  EXPECT_EQ(data::sets_of("web[lang=de,x", "--data").size(), 2u);  // no choice
   EXPECT_EQ(data::sets_of("web[1]", "--data")[0].folder, "web[1]");
   EXPECT_FALSE(data::is_one_folder("web[lang=de]"));
   EXPECT_EQ(refusal_of<base::UsageError>([] { data::sets_of("a[x=y]:1,a[x=y]:2", "--data"); }),
