@@ -43,7 +43,8 @@ std::uint32_t token_at(const char* bytes, std::int64_t i, std::int64_t width) {
 }  // namespace
 
 ShardReader::ShardReader(const std::string& folder, const SetIndex& index, const ShardEntry& entry)
-    : path_(folder + "/" + entry.file), tokens_crc32c_(entry.tokens_crc32c), indexed_(index.checksummed) {
+    : path_(folder + "/" + entry.file), tokens_crc32c_(entry.tokens_crc32c), fields_crc32c_(entry.fields_crc32c),
+      indexed_(index.checksummed) {
   if (base::file_size(path_) < 0) throw base::InputError(fmt::format("shard {} is missing", path_), remedy);
   file_.emplace(path_, io::BulkFile::Mode::read);
   file_bytes_ = file_->size();
@@ -239,10 +240,11 @@ void ShardReader::verify_all() {
   if (tokens_crc32c_ && crc_of(file(), payload_, payload_ + tokens_ * base::size_of(dtype_), 0) != *tokens_crc32c_)
     throw base::InputError(fmt::format("shard {}: the checksum of its tokens differs from the index", path_), remedy);
   if (indexed_) sources();
+  if (indexed_ && kept_.empty()) fields();
 }
 
 DocumentFields ShardReader::fields() const {
-  return DocumentFields::read(io::Hdf5File::open(path_), std::ssize(documents_) - 1);
+  return DocumentFields::read(io::Hdf5File::open(path_), std::ssize(documents_) - 1, fields_crc32c_);
 }
 
 void ShardReader::keep_only(const std::string& field, const std::string& value) {

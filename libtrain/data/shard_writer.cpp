@@ -140,6 +140,7 @@ ShardEntry ShardFiles::write_now(const Shard& shard) const {
   const auto crc = crc_outside(bulk, {{token_place, shard.token_bytes}});
   ShardEntry entry{shard.name, token_count, offset_count - 1, bulk.size(), token_place, shard.token_bytes, crc, sum};
   entry.field_tokens = shard.fields.tokens();
+  entry.fields_crc32c = shard.fields.crc32c();
   if (shard.answers) entry.answers_crc32c = base::crc32c(shard.answers->data(), shard.answers->size() * 8);
   bulk.close();
   base::sync_folder(std::filesystem::path(path).parent_path().string());

@@ -168,11 +168,9 @@ BuildResult join(const DocumentSource& source, const Tokenizer& tokenizer, const
     result.documents += part.documents;
     result.text_bytes += part.text_bytes;
     walk.pass(task, part);
-    of_part(parts, task, [&] {
-      add_documents(parts, task, part, set, [&](std::int64_t tokens) {
-        if (source.options().poll) source.options().poll();
-        progress(done += tokens, all);
-      });
+    add_documents(parts, task, part, set, [&](std::int64_t tokens) {
+      if (source.options().poll) source.options().poll();
+      progress(done += tokens, all);
     });
   }
   walk.end(tasks);
