@@ -181,7 +181,7 @@ TEST(Fields, AFieldHasAThousandValuesInASet) {
   constexpr auto most = data::FieldValues::most;
   const auto build = [&](const std::string& name, data::BuildOptions::Writing writing, int tasks) -> std::string {
     auto o = sets.options(name);
-    o.writing = writing;
+    o.writing = writing, o.shard_tokens = 3000;  // several shards
     try {
       if (tasks == 0) {
         data::DocumentSource from({sets.input}, sets.source());

@@ -160,7 +160,7 @@ TEST(Pack, TasksPackTheSame) {
   Scratch scratch;
   const auto input = scratch.path + "/text.txt";
   std::string text;
-  for (std::size_t d = 0; d < 12; ++d) text += std::string(20 + d * 37 % 150, static_cast<char>('a' + d)) + "\n";
+  for (std::size_t d = 0; d < 8; ++d) text += std::string(20 + d * 37 % 150, static_cast<char>('a' + d)) + "\n";
   spit(input, text);
   for (const std::int64_t shard_tokens : {64, 70, 1000}) {
     data::BuildOptions o;
@@ -179,7 +179,7 @@ TEST(Pack, TasksPackTheSame) {
                               {[](std::int64_t) {}, [](std::int64_t, std::int64_t) {}});
     }
     ASSERT_EQ(made.state, data::TaskResult::State::made);
-    EXPECT_EQ(want.cut, 12);  // all are longer than a sequence
+    EXPECT_EQ(want.cut, 8);  // all are longer than a sequence
     EXPECT_EQ(made.set.cut, want.cut);
     EXPECT_EQ(made.set.sequences, want.sequences);
     EXPECT_EQ(made.set.padding, want.padding);
