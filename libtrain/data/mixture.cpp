@@ -19,7 +19,6 @@ namespace trainyard::data {
 namespace {
 
 constexpr std::int64_t most_weight = 1'000'000, least_fraction = 1'000'000;  // weights have at most six decimals
-constexpr double most_epochs = 1e9;
 
 // Whether a part behind a colon is meant as a number, right or wrong. A path may have colons, too.
 bool looks_like_number(std::string_view text) {
@@ -101,10 +100,16 @@ NamedSet set_of(const std::string& text, const std::string& spelled) {
   const auto epochs = before ? *last : std::string();
   const auto refuse = [&](const std::string& why) {
     throw base::UsageError(fmt::format("{} {}: {}", spelled, base::one_line(text), why),
-                           "a set is PATH, PATH:WEIGHT or PATH:WEIGHT:EPOCHS, such as wiki:0.7:2");
+                           "a set is PATH, PATH:WEIGHT or PATH:WEIGHT:EPOCHS, such as wiki:0.7:2; PATH may end with "
+                           "[FIELD=VALUE]");
   };
   if (last && last->empty()) refuse("a number is missing behind the last colon");
-  if (set.folder.ends_with(']') && !std::filesystem::is_directory(set.folder, error)) take_field(set);
+  if (set.folder.ends_with(']') && !std::filesystem::is_directory(set.folder, error)) {
+    take_field(set);
+    const auto open = set.folder.find('[');
+    if (set.field.empty() && open != std::string::npos && set.folder.find('=', open) != std::string::npos)
+      refuse("in the value of a field, ] is written twice");
+  }
   if (set.folder.empty()) refuse("a set has no path");
   if (weight.starts_with('.')) weight.insert(0, "0");
   if (!weight.empty()) {

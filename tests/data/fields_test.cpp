@@ -278,6 +278,8 @@ TEST(Fields, ASetIsNamedWithThem) {
     }
   }
   EXPECT_EQ(data::sets_of("web[lang=de,x", "--data").size(), 2u);  // no choice
+  EXPECT_EQ(refusal_of<base::UsageError>([] { data::sets_of("web[lang=a]b]:2", "--data"); }),
+            "--data web[lang=a]b]:2: in the value of a field, ] is written twice");
   EXPECT_EQ(data::sets_of("web[1]", "--data")[0].folder, "web[1]");
   EXPECT_FALSE(data::is_one_folder("web[lang=de]"));
   EXPECT_EQ(refusal_of<base::UsageError>([] { data::sets_of("a[x=y]:1,a[x=y]:2", "--data"); }),
