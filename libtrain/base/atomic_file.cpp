@@ -141,7 +141,8 @@ int remove_below(int parent, const std::string& name, bool& kept) {
   }
   if (reason != EISDIR && reason != EPERM) return reason;  // for a folder: EISDIR on Linux, EPERM in POSIX
   Descriptor file(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!file.is_open()) return errno == ENOTDIR ? reason : errno;
+  if (!file.is_open())
+    return errno == ENOENT ? 0 : errno == ENOTDIR ? reason : errno;  // ENOENT: another process did it
   const std::unique_ptr<DIR, CloseFolder> folder(::fdopendir(file.get()));
   if (folder == nullptr) return errno;
   file.release();
@@ -173,9 +174,13 @@ void remove_all(const std::string& path) {
   log_debug("{} stays until the last process has closed the files in it", path);
 }
 
-void empty_all_but_lock(const std::string& folder) {
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().filename() != lock_name) remove_all(entry.path().string());
+void remove_all_but(const std::string& folder, const std::string& name) {
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename() != name) paths.push_back(it->path().string());
+  if (error && error != std::errc::no_such_file_or_directory) throw_cannot_read("list", folder, error.value());
+  for (const auto& path : paths) remove_all(path);
 }
 
 // Chooses a name for a folder that is to be removed, so that it is recognized if this process ends first. The name is
@@ -184,7 +189,7 @@ void empty_all_but_lock(const std::string& folder) {
 std::string name_to_remove(const std::string& path) {
   std::string free;
   for (int n = 1;; ++n) {
-    auto partial = fmt::format("{}.removed{}{}", path, n == 1 ? "" : fmt::format(".{}", n), partial_suffix);
+    auto partial = n == 1 ? removed_name(path) : fmt::format("{}.removed.{}{}", path, n, partial_suffix);
     const bool was_there = is_there(partial);
     if (was_there) remove_all(partial);
     if (free.empty() && !is_there(partial)) free = std::move(partial);
@@ -193,6 +198,10 @@ std::string name_to_remove(const std::string& path) {
 }
 
 }  // namespace
+
+std::string removed_name(const std::string& path) {
+  return fmt::format("{}.removed{}", without_slashes(path), partial_suffix);
+}
 
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && (path.back() == '/' || path.ends_with("/."))) path.pop_back();
@@ -336,12 +345,16 @@ void remove_tree(const std::string& given) {
   remove_tree(path, nullptr);
 }
 
-void remove_tree(const std::string& given, std::unique_ptr<FolderLock> lock) {
+void remove_tree(const std::string& given, std::unique_ptr<FolderLock> lock, const std::string& last) {
   const auto path = without_slashes(given);
   if (!is_there(path)) return;
-  const auto partial = name_to_remove(path);
-  rename_path(path, partial);
+  auto partial = path;
+  if (lock != nullptr || !ends_partial(path)) {
+    partial = name_to_remove(path);
+    rename_path(path, partial);
+  }
   lock.reset();  // its destructor finds that the folder has lost its name
+  if (!last.empty()) remove_all_but(partial, last);
   remove_all(partial);
 }
 
@@ -388,7 +401,7 @@ AtomicFolder::AtomicFolder(std::string final_path, Existing existing, Owned own)
   lock_ = std::make_unique<FolderLock>(partial_, "wait until it has ended, or give another place");
   try {
     if (give_name_back(final_)) require_free();
-    empty_all_but_lock(partial_);
+    remove_all_but(partial_, std::string(lock_name));
   } catch (...) {
     give_up();
     throw;
@@ -401,7 +414,7 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::give_up() noexcept {
   try {
-    empty_all_but_lock(partial_);  // still named partial: if killed now, the next writer knows it
+    remove_all_but(partial_, std::string(lock_name));  // still named partial: if killed now, the next writer knows it
     remove_tree(partial_, std::move(lock_));
   } catch (const std::exception& e) {
     log_debug("{} could not be removed: {}", partial_, e.what());

@@ -52,10 +52,12 @@ std::string without_slashes(std::string path);
 // Removes a file or a whole folder; does nothing when it is not there. A folder is first renamed to
 // NAME.removed.partial, so that an interrupted removal never looks like a whole folder.
 void remove_tree(const std::string& path);
+// The name that remove_tree gives to a folder that it removes: NAME.removed.partial.
+std::string removed_name(const std::string& path);
 // The same for a locked folder. The lock is released after the rename and before anything is removed. So no other
 // process takes the folder during the removal. A file server keeps files that are open, and would refuse to remove the
-// folder.
-void remove_tree(const std::string& path, std::unique_ptr<FolderLock> lock);
+// folder. `last` names an entry that stays until all others are removed, by which an interrupted removal is recognized.
+void remove_tree(const std::string& path, std::unique_ptr<FolderLock> lock, const std::string& last = {});
 
 // Throws InputError unless `path` is a folder that can be listed, or does not exist. Refused are anything else, a link
 // to nothing (its disk may not be mounted), and a folder without permission.

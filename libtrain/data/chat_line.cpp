@@ -96,6 +96,8 @@ std::string find_fields(const std::vector<std::string>& keys, const simdjson::do
     else if (!value->get(large)) values[i] = fmt::format("{}", large);
     else if (!value->get(truth)) values[i] = truth ? "true" : "false";
     else return fmt::format("key '{}' is no text, whole number or truth value", keys[i]);
+    if (values[i].find('\0') != std::string::npos)  // SET[KEY=VALUE] on a command line has none
+      return fmt::format("the value of '{}' has a NUL character", keys[i]);
     if (values[i].size() > longest_field)
       return fmt::format("the value of '{}' is longer than {} bytes", keys[i], longest_field);
   }

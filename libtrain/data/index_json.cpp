@@ -1,9 +1,11 @@
 // Writes index.json, and reads it. Every number is checked against its range and the other numbers.
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/text.h"
 #include "libtrain/data/shard_set.h"
 
 #include <set>
+#include <string_view>
 
 namespace trainyard::data {
 
@@ -26,6 +28,7 @@ json entries_to_json(const std::vector<ShardEntry>& entries) {
                    {"metadata_crc32c", e.metadata_crc32c}});
     if (e.tokens_crc32c) out.back()["tokens_crc32c"] = *e.tokens_crc32c;
     if (e.answers_crc32c) out.back()["answers_crc32c"] = *e.answers_crc32c;
+    if (e.fields_crc32c) out.back()["fields_crc32c"] = *e.fields_crc32c;
     if (!e.field_tokens.empty()) out.back()["field_tokens"] = e.field_tokens;
   }
   return out;
@@ -40,13 +43,16 @@ struct Index {
   }
 
   std::int64_t whole(const json& object, const char* key, std::int64_t least, std::int64_t most) const {
-    const auto& v = object.at(key);
+    return number(object.at(key), key, least, most);
+  }
+  std::int64_t number(const json& v, std::string_view name, std::int64_t least, std::int64_t most) const {
     const bool fits = v.is_number_unsigned()
                           ? v.get<std::uint64_t>() <= static_cast<std::uint64_t>(most) &&
                                 static_cast<std::int64_t>(v.get<std::uint64_t>()) >= least
                           : v.is_number_integer() && v.get<std::int64_t>() >= least && v.get<std::int64_t>() <= most;
     if (!fits)
-      damaged(fmt::format("{} is {}, expected a whole number from {} to {}", key, v.dump().substr(0, 80), least, most));
+      damaged(fmt::format("{} is {}, expected a whole number from {} to {}", base::one_line(name),
+                          v.dump().substr(0, 80), least, most));
     return v.get<std::int64_t>();
   }
   std::uint32_t crc(const json& object, const char* key) const {
@@ -76,6 +82,7 @@ struct Index {
     s.metadata_crc32c = crc(e, "metadata_crc32c");
     if (e.contains("tokens_crc32c")) s.tokens_crc32c = crc(e, "tokens_crc32c");
     if (e.contains("answers_crc32c")) s.answers_crc32c = crc(e, "answers_crc32c");
+    if (e.contains("fields_crc32c")) s.fields_crc32c = crc(e, "fields_crc32c");
     if (e.contains("field_tokens")) s.field_tokens = field_tokens(e.at("field_tokens"), s);
     return s;
   }
@@ -85,7 +92,7 @@ struct Index {
     for (const auto& [field, values] : fields.items()) {
       std::int64_t sum = 0;
       for (const auto& [value, tokens] : values.items())
-        sum += out[field][value] = whole(values, value.c_str(), 1, shard.tokens);
+        sum += out[field][value] = number(tokens, value, 1, shard.tokens);
       if (sum != shard.tokens)
         damaged(fmt::format("{}: {} tokens by the field {}, and {} in all", shard.file, sum, base::excerpt(field),
                             shard.tokens));

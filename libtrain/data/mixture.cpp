@@ -19,7 +19,6 @@ namespace trainyard::data {
 namespace {
 
 constexpr std::int64_t most_weight = 1'000'000, least_fraction = 1'000'000;  // weights have at most six decimals
-constexpr double most_epochs = 1e9;
 
 // Whether a part behind a colon is meant as a number, right or wrong. A path may have colons, too.
 bool looks_like_number(std::string_view text) {
@@ -40,13 +39,55 @@ std::optional<std::string> take_number(std::string& text) {
   return number;
 }
 
+// "[field=value]" in a text, and where the text goes on behind it.
+struct Choice {
+  std::string field, value;
+  std::size_t end = 0;
+};
+
+// The choice that begins at a bracket. Nothing where brackets are part of a path: behind a choice comes a colon, a
+// comma or the end.
+std::optional<Choice> choice_at(std::string_view text, std::size_t open) {
+  const auto equal = text.find_first_of("=[],:", open + 1);
+  if (equal == text.npos || text[equal] != '=' || equal == open + 1) return {};
+  Choice choice{std::string(text.substr(open + 1, equal - open - 1)), {}, equal + 1};
+  for (auto& at = choice.end; at < text.size(); ++at) {
+    if (text[at] == ']' && !text.substr(at + 1).starts_with(']')) {
+      const auto next = text.find_first_not_of(' ', ++at);
+      if (next == text.npos || text[next] == ',' || text[next] == ':') return choice;
+      return {};
+    }
+    choice.value += text[at];
+    if (text[at] == ']') ++at;  // two stand for one
+  }
+  return {};
+}
+
+// The sets of a text, without spaces around them. A comma in a choice separates nothing.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts{""};
+  for (std::size_t at = 0; at < text.size();) {
+    const auto choice = text[at] == '[' ? choice_at(text, at) : std::nullopt;
+    const auto end = choice ? choice->end : at + 1;
+    if (text[at] == ',') parts.emplace_back();
+    else parts.back().append(text, at, end - at);
+    at = end;
+  }
+  for (auto& part : parts) {
+    part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
+    part.erase(part.find_last_not_of(' ') + 1);
+  }
+  return parts;
+}
+
 // Takes "[field=value]" from the end of a folder's name.
 void take_field(NamedSet& set) {
-  const auto open = set.folder.rfind('['), equal = set.folder.find('=', open == std::string::npos ? 0 : open);
-  if (open == std::string::npos || equal == std::string::npos || equal == open + 1) return;
-  set.field = set.folder.substr(open + 1, equal - open - 1);
-  set.value = set.folder.substr(equal + 1, set.folder.size() - equal - 2);
-  set.folder.resize(open);
+  for (auto open = set.folder.find('['); open != std::string::npos; open = set.folder.find('[', open + 1)) {
+    const auto choice = choice_at(set.folder, open);
+    if (!choice || choice->end != set.folder.size()) continue;
+    set.field = choice->field, set.value = choice->value;
+    return set.folder.resize(open);
+  }
 }
 
 NamedSet set_of(const std::string& text, const std::string& spelled) {
@@ -59,10 +100,16 @@ NamedSet set_of(const std::string& text, const std::string& spelled) {
   const auto epochs = before ? *last : std::string();
   const auto refuse = [&](const std::string& why) {
     throw base::UsageError(fmt::format("{} {}: {}", spelled, base::one_line(text), why),
-                           "a set is PATH, PATH:WEIGHT or PATH:WEIGHT:EPOCHS, such as wiki:0.7:2");
+                           "a set is PATH, PATH:WEIGHT or PATH:WEIGHT:EPOCHS, such as wiki:0.7:2; PATH may end with "
+                           "[FIELD=VALUE]");
   };
   if (last && last->empty()) refuse("a number is missing behind the last colon");
-  if (set.folder.ends_with(']') && !std::filesystem::is_directory(set.folder, error)) take_field(set);
+  if (set.folder.ends_with(']') && !std::filesystem::is_directory(set.folder, error)) {
+    take_field(set);
+    const auto open = set.folder.find('[');
+    if (set.field.empty() && open != std::string::npos && set.folder.find('=', open) != std::string::npos)
+      refuse("in the value of a field, ] is written twice");
+  }
   if (set.folder.empty()) refuse("a set has no path");
   if (weight.starts_with('.')) weight.insert(0, "0");
   if (!weight.empty()) {
@@ -98,7 +145,7 @@ std::vector<NamedSet> sets_of(const std::string& text, const std::string& spelle
   std::error_code error;
   if (std::filesystem::exists(text, error) || text.empty()) return {{text}};
   std::vector<NamedSet> sets;
-  for (const auto& part : base::comma_separated(text)) sets.push_back(set_of(part, spelled));
+  for (const auto& part : parts_of(text)) sets.push_back(set_of(part, spelled));
   if (std::ssize(sets) > most_sets)
     throw base::UsageError(fmt::format("{} names {} sets, at most {} are mixed", spelled, sets.size(), most_sets),
                            "join sets with shard-data");
@@ -116,7 +163,10 @@ std::vector<NamedSet> sets_of(const std::string& text, const std::string& spelle
 }
 
 std::string name_of(const NamedSet& set) {
-  return set.field.empty() ? set.folder : fmt::format("{}[{}={}]", set.folder, set.field, set.value);
+  if (set.field.empty()) return set.folder;
+  std::string value;
+  for (const auto c : set.value) value.append(c == ']' ? 2 : 1, c);
+  return fmt::format("{}[{}={}]", set.folder, set.field, value);
 }
 
 std::string first_folder(const std::string& text) {

@@ -20,16 +20,17 @@ struct NamedSet {
 
 inline constexpr int most_sets = 64;
 
-// The sets of a text: PATH[:WEIGHT[:EPOCHS]], separated by commas, where PATH may end with [FIELD=VALUE]. A text that
-// names a folder is that folder, whatever characters it has. UsageError, which begins with `spelled`, for numbers out
-// of range, weights of some sets alone, and a set that is named twice.
+// The sets of a text: PATH[:WEIGHT[:EPOCHS]], separated by commas, where PATH may end with [FIELD=VALUE]. In VALUE,
+// "]]" stands for one bracket, and every other character for itself. A text that names a folder is that folder,
+// whatever characters it has. UsageError, which begins with `spelled`, for numbers out of range, weights of some sets
+// alone, and a set that is named twice.
 std::vector<NamedSet> sets_of(const std::string& text, const std::string& spelled);
 // The folder of a text's first set, which has the tokenizer of all.
 std::string first_folder(const std::string& text);
 // The texts as one with all their sets. Nothing if all are equal, or if one is a folder whose name reads like several
 // sets; then the last one counts.
 std::optional<std::string> joined_sets(const std::vector<std::string>& texts);
-// "PATH" or "PATH[FIELD=VALUE]".
+// "PATH" or "PATH[FIELD=VALUE]", as sets_of reads it.
 std::string name_of(const NamedSet& set);
 // Whether the text names one folder by its path alone.
 bool is_one_folder(const std::string& text);

@@ -39,7 +39,7 @@ void NewSet::check(const BuildOptions& options, const std::vector<std::string>& 
 
 NewSet::NewSet(const Tokenizer& tokenizer, const BuildOptions& options, const std::vector<std::string>& precious,
                BuildResult& result)
-    : tokenizer_(tokenizer), options_(options), result_(result), refusals_(options, result) {
+    : tokenizer_(tokenizer), options_(options), result_(result), refusals_(options, result), fields_(options.fields) {
   check(options, precious);
   if (options.writing == BuildOptions::Writing::off) return;
   folder_.emplace(options.output, options.existing, own_shard_sets(precious));
@@ -71,6 +71,7 @@ void NewSet::add(Split split, std::span<const std::int32_t> tokens, const std::s
   if (const auto unknown = tokenizer_.unknown(); unknown >= 0)
     result_.unknown_tokens += std::count(tokens.begin(), tokens.end(), unknown);
   result_.cut += is_cut(std::ssize(tokens)) ? 1 : 0;
+  fields_.add(facts.fields);
   if (!folder_) return;
   auto& writer = writer_of(split);
   if (writer.packing) writer.packing->add(writer.shards.stored(tokens), std::ssize(tokens), source, facts);
@@ -87,7 +88,7 @@ void NewSet::add(const TokenizedStretch& stretch) {
     const bool validation = document.split == Split::validation;
     (validation ? result_.validation_tokens : result_.train_tokens) += document.tokens;
     result_.cut += is_cut(document.tokens) ? 1 : 0;
-    note_fields(facts.fields);
+    fields_.add(facts.fields);
     if (!folder_) return;
     auto& writer = writer_of(document.split);
     if (writer.packing) writer.packing->add(tokens, document.tokens, stretch.source, facts);
@@ -105,11 +106,6 @@ std::vector<ShardEntry> NewSet::finish(Writer& writer) {
 
 bool NewSet::is_cut(std::int64_t tokens) const { return options_.pack > 0 && tokens > options_.pack; }
 
-void NewSet::note_fields(std::span<const std::string> values) {
-  fields_.resize(std::max(fields_.size(), values.size()));
-  for (std::size_t i = 0; i < values.size(); ++i) fields_[i] = fields_[i] || !values[i].empty();
-}
-
 void NewSet::refuse(const Refusal& refusal) { refusals_.add(refusal); }
 
 void NewSet::finish(const std::function<void(const std::string&)>& before) {
@@ -122,8 +118,7 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
                   ? "is it empty?"
                   : "give text that is not refused and not empty: " + left_out_text(result_)
             : base::text("all went to validation: $validation 0 keeps them, or split it into more documents"));
-  for (std::size_t i = 0; i < fields_.size(); ++i)
-    if (!fields_[i]) result_.absent_fields.push_back(options_.fields[i]);
+  result_.absent_fields = fields_.absent();
   if (!folder_) return;
   SetIndex index = index_for(tokenizer_);
   index.train = finish(*train_);

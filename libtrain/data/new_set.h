@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/data/build_options.h"
+#include "libtrain/data/document_fields.h"
 #include "libtrain/data/packing.h"
 #include "libtrain/data/refusals.h"
 #include "libtrain/data/shard_writer.h"
@@ -55,10 +56,9 @@ class NewSet {
   Writer& writer_of(Split split) { return split == Split::validation ? *validation_ : *train_; }
   std::vector<ShardEntry> finish(Writer& writer);
   bool is_cut(std::int64_t tokens) const;  // into several packed sequences
-  void note_fields(std::span<const std::string> values);
   std::unique_ptr<Writer> train_, validation_;
   TextHashes seen_;
-  std::vector<bool> fields_;  // of the fields that are kept: whether some document has a value
+  FieldValues fields_;
 };
 
 }  // namespace trainyard::data

@@ -151,16 +151,19 @@ void Parts::write(int task, DocumentSource& source, const Tokenizer& tokenizer, 
       validation(files, "validation", tokenizer, options.shard_tokens);
   if (options.deduplicate) train.keep_hashes(), validation.keep_hashes();
   if (!options.fields.empty()) train.keep_fields(options.fields), validation.keep_fields(options.fields);
+  if (options.pack > 0) train.keep_whole(), validation.keep_whole();  // the joining task packs it, as one document
   if (options.chat) train.mark_answers(), validation.mark_answers();
   const auto list = folder.path() + "/" + refused_file;
   std::ofstream refused(list);
   PartRecord record;
+  FieldValues values(options.fields);
   tokenize(
       source, tokenizer, {options.threads, options.validation, options.stretch_bytes, options.deduplicate},
       [&](const TokenizedStretch& stretch) {
         record.documents += static_cast<std::int64_t>(stretch.documents.size());
         record.text_bytes += stretch.text_bytes;
         stretch.for_each([&](const auto& document, const void* tokens, const DocumentFacts& facts) {
+          if (!options.deduplicate) values.add(facts.fields);  // the set may leave out documents, with their values
           (document.split == Split::validation ? validation : train)
               .add(tokens, document.tokens, stretch.source, facts);
         });

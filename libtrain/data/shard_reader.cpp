@@ -43,7 +43,8 @@ std::uint32_t token_at(const char* bytes, std::int64_t i, std::int64_t width) {
 }  // namespace
 
 ShardReader::ShardReader(const std::string& folder, const SetIndex& index, const ShardEntry& entry)
-    : path_(folder + "/" + entry.file), tokens_crc32c_(entry.tokens_crc32c), indexed_(index.checksummed) {
+    : path_(folder + "/" + entry.file), tokens_crc32c_(entry.tokens_crc32c), fields_crc32c_(entry.fields_crc32c),
+      indexed_(index.checksummed) {
   if (base::file_size(path_) < 0) throw base::InputError(fmt::format("shard {} is missing", path_), remedy);
   file_.emplace(path_, io::BulkFile::Mode::read);
   file_bytes_ = file_->size();
@@ -100,7 +101,8 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
     throw base::InputError(fmt::format("shard {}: /tokens does not lie where the index says", path_), remedy);
   const auto place = h5.info("/documents");
   const auto boundaries = place.count();
-  if (place.shape.size() != 1 || boundaries < 1 || boundaries > file_bytes_ / 8)
+  require_one_dimension("/documents", place.shape.size());
+  if (boundaries < 1 || boundaries > file_bytes_ / 8)
     throw base::InputError(
         fmt::format("shard {}: {} document boundaries do not fit into {} bytes", path_, boundaries, file_bytes_),
         remedy);
@@ -124,6 +126,12 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
   checked_.resize(sums_.size());
 }
 
+void ShardReader::require_one_dimension(const char* dataset, std::size_t dimensions) const {
+  if (dimensions != 1)
+    throw base::InputError(fmt::format("shard {}: {} has {} dimensions, and 1 is expected", path_, dataset, dimensions),
+                           "datasets/README.md describes what a shard holds");
+}
+
 void ShardReader::read_answers(const io::Hdf5File& h5, const ShardEntry& entry) {
   if (!h5.exists("/answers")) {
     if (indexed_ && entry.answers_crc32c.value_or(0) != 0)
@@ -132,7 +140,8 @@ void ShardReader::read_answers(const io::Hdf5File& h5, const ShardEntry& entry) 
   }
   const auto place = h5.info("/answers");
   const auto count = place.count();
-  if (place.shape.size() != 1 || count < 0 || count % 2 != 0 || count > file_bytes_ / 8)
+  require_one_dimension("/answers", place.shape.size());
+  if (count < 0 || count % 2 != 0 || count > file_bytes_ / 8)
     throw base::InputError(fmt::format("shard {}: {} ends of /answers in {} bytes", path_, count, file_bytes_), remedy);
   std::vector<std::uint64_t> ends(base::size(count));
   h5.read_dataset("/answers", base::DType::u64, 0, count, ends.data());
@@ -231,10 +240,11 @@ void ShardReader::verify_all() {
   if (tokens_crc32c_ && crc_of(file(), payload_, payload_ + tokens_ * base::size_of(dtype_), 0) != *tokens_crc32c_)
     throw base::InputError(fmt::format("shard {}: the checksum of its tokens differs from the index", path_), remedy);
   if (indexed_) sources();
+  if (indexed_ && kept_.empty()) fields();
 }
 
 DocumentFields ShardReader::fields() const {
-  return DocumentFields::read(io::Hdf5File::open(path_), std::ssize(documents_) - 1);
+  return DocumentFields::read(io::Hdf5File::open(path_), std::ssize(documents_) - 1, fields_crc32c_);
 }
 
 void ShardReader::keep_only(const std::string& field, const std::string& value) {

@@ -42,7 +42,7 @@ class ShardReader {
     std::string name;
   };
   std::vector<Source> sources() const;
-  // Checks every token, all checksums, ends of documents, and /sources.
+  // Checks every token, all checksums, ends of documents, /sources and /fields.
   void verify_all();
   const std::string& path() const { return path_; }
 
@@ -56,6 +56,7 @@ class ShardReader {
   void check_metadata(const ShardEntry& entry);
   void read_shape(const SetIndex& index, const ShardEntry& entry);
   void read_answers(const io::Hdf5File& h5, const ShardEntry& entry);
+  void require_one_dimension(const char* dataset, std::size_t dimensions) const;
   void check_blocks(std::int64_t first_byte, std::int64_t end_byte);
   void read_stored(std::int64_t first, std::int64_t count, std::int32_t* out);
   const io::BulkFile& file();
@@ -75,7 +76,7 @@ class ShardReader {
   base::DType dtype_ = base::DType::u16;
   std::int64_t tokens_ = 0, vocabulary_ = 0, payload_ = 0;  // payload_: where the tokens begin in the file
   std::int32_t end_of_document_ = 0;
-  std::optional<std::uint32_t> tokens_crc32c_;
+  std::optional<std::uint32_t> tokens_crc32c_, fields_crc32c_;
   bool indexed_ = false, divided_ = false;  // divided_: documents may be cut anywhere
   std::vector<std::uint64_t> documents_;
   struct Kept {

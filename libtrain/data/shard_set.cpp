@@ -168,6 +168,7 @@ std::string identity_of(const SetIndex& index) {
     for (const auto& e : *split) {
       text += fmt::format(" {} {} {}", e.tokens, e.documents, e.tokens_crc32c.value_or(e.metadata_crc32c));
       if (e.answers_crc32c) text += fmt::format(" {}", *e.answers_crc32c);
+      if (e.fields_crc32c) text += fmt::format(" fields {}", *e.fields_crc32c);
     }
   }
   return fmt::format("{:016x}", base::site_hash("data", text));

@@ -33,6 +33,7 @@ struct ShardEntry {
   // Of the payload of /tokens. Missing in old indexes and without an index.
   std::optional<std::uint32_t> tokens_crc32c = {};
   std::optional<std::uint32_t> answers_crc32c = {};  // of /answers; missing where the set does not mark answers
+  std::optional<std::uint32_t> fields_crc32c = {};   // of /field_values and /fields; missing where none is kept
   FieldTokens field_tokens = {};
 };
 
@@ -77,8 +78,8 @@ SetIndex read_index(const std::string& folder);
 // The shard set that a folder is a part of: "data" for "data/train", where data/index.json is. Else empty.
 std::string set_around(const std::string& folder);
 
-// A hash of the data alone: tokenizer, counts and token checksums of every shard of both splits, in order. Without an
-// index the checksums are checksums of samples.
+// A hash of the data alone: tokenizer, counts and checksums of tokens, answers and fields of every shard of both
+// splits, in order. Without an index the checksums are checksums of samples.
 std::string identity_of(const SetIndex& index);
 
 }  // namespace trainyard::data

@@ -140,6 +140,7 @@ ShardEntry ShardFiles::write_now(const Shard& shard) const {
   const auto crc = crc_outside(bulk, {{token_place, shard.token_bytes}});
   ShardEntry entry{shard.name, token_count, offset_count - 1, bulk.size(), token_place, shard.token_bytes, crc, sum};
   entry.field_tokens = shard.fields.tokens();
+  entry.fields_crc32c = shard.fields.crc32c();
   if (shard.answers) entry.answers_crc32c = base::crc32c(shard.answers->data(), shard.answers->size() * 8);
   bulk.close();
   base::sync_folder(std::filesystem::path(path).parent_path().string());
@@ -180,7 +181,7 @@ void ShardWriter::add(const void* tokens, std::int64_t count, const std::string&
   const auto* from = static_cast<const char*>(tokens);
   if (held() > 0 && held() + count > shard_tokens_) close_shard();
   std::int64_t first = 0;
-  for (; count - first > shard_tokens_; first += shard_tokens_) {
+  for (; !keeps_whole_ && count - first > shard_tokens_; first += shard_tokens_) {
     add_piece({from + first * token_bytes(), shard_tokens_, first, source, facts});
     close_shard();
   }

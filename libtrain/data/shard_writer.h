@@ -65,9 +65,9 @@ class ShardFiles {
 };
 
 // Writes FOLDER/SPLIT/shard-00000.h5, ... A document is never divided between shards unless it is longer than a shard.
-// Then each part is a document of its shard. A shard is closed when the next document would exceed `shard_tokens`.
-// Memory: one shard's tokens, and one more shard for all writers that share `files`. FOLDER must exist
-// (base::AtomicFolder).
+// Then each part is a document of its shard, or with keep_whole() the document is a shard of its own. A shard is closed
+// when the next document would exceed `shard_tokens`. Memory: one shard's tokens, and one more shard for all writers
+// that share `files`. FOLDER must exist (base::AtomicFolder).
 class ShardWriter {
  public:
   ShardWriter(std::string folder, std::string split, const Tokenizer& tokenizer, std::int64_t shard_tokens)
@@ -79,6 +79,7 @@ class ShardWriter {
   void mark_answers();
   void keep_hashes();
   void keep_fields(const std::vector<std::string>& names);  // likewise
+  void keep_whole() { keeps_whole_ = true; }                // a document longer than a shard is not split
   ~ShardWriter() { files_->join(); }                        // the thread may be writing a shard of this writer
   ShardWriter(const ShardWriter&) = delete;
   // `document` ends with the end-of-document token. `source` names its input (empty: not recorded).
@@ -110,7 +111,7 @@ class ShardWriter {
   std::int64_t shard_tokens_, total_tokens_ = 0, total_documents_ = 0;
   base::DType dtype_;
   Shard shard_;
-  bool marks_answers_ = false, keeps_hashes_ = false;
+  bool marks_answers_ = false, keeps_hashes_ = false, keeps_whole_ = false;
   std::vector<std::string> fields_;
   std::string last_source_;
   std::vector<std::uint16_t> narrowed_;

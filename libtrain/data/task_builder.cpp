@@ -16,22 +16,28 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 namespace trainyard::data {
 
 namespace {
 
-// Whether the parts belong to a set that exists already. Then a task was killed between publishing the set and removing
-// the parts.
-bool is_made(const Parts& parts, const std::string& output) {
-  const auto planned = parts.path() + "/" + joined_index_file, there = output + "/index.json";
-  return base::file_size(planned) >= 0 && base::file_size(there) >= 0 &&
-         base::read_file(planned) == base::read_file(there);
+// Whether the parts in this folder belong to a set that exists already. Then a task was killed between publishing the
+// set and removing the parts.
+bool is_made(const std::string& folder, const std::string& output) {
+  const auto planned = folder + "/" + joined_index_file, there = output + "/index.json";
+  try {
+    return base::file_size(planned) >= 0 && base::file_size(there) >= 0 &&
+           base::read_file(planned) == base::read_file(there);
+  } catch (const base::Error&) {
+    if (base::file_size(planned) >= 0) throw;
+    return false;  // another task removes it
+  }
 }
 
-// Runs `work` on a part and replaces the hint of its errors. Any damage to a part has one remedy, which the code that
-// reads a shard or a file does not know.
+// Reads from a part with `work`, and replaces the hint of its errors. Any damage to a part has one remedy, which the
+// code that reads a shard or a file does not know.
 template <class Work> void of_part(const Parts& parts, int task, const Work& work) {
   try {
     work();
@@ -68,18 +74,25 @@ void add_documents(const Parts& parts, int task, const PartRecord& part, NewSet&
   bool keep = true;  // the document, which may go on in the next shard
   for (const auto split : {Split::train, Split::validation})
     for (const auto& entry : split == Split::train ? part.index.train : part.index.validation) {
-      ShardReader shard(parts.folder_of(task), part.index, entry);
-      const auto sources = shard.sources();
-      const auto hashes = shard.hashes();
-      const auto fields = shard.fields();
+      std::optional<ShardReader> opened;
+      std::vector<ShardReader::Source> sources;
+      std::vector<TextHash> hashes;
+      DocumentFields fields;
+      of_part(parts, task, [&] {
+        auto& from = opened.emplace(parts.folder_of(task), part.index, entry);
+        sources = from.sources(), hashes = from.hashes(), fields = from.fields();
+      });
+      auto& shard = *opened;
       const auto places = shard.documents();
       std::string source;
       auto next = sources.begin();
       for (std::size_t d = 0; d + 1 < places.size(); ++d) {
         if (next != sources.end() && next->document == static_cast<std::int64_t>(d)) source = next++->name;
         document.resize(places[d + 1] - places[d]);
-        shard.read(static_cast<std::int64_t>(places[d]), static_cast<std::int64_t>(document.size()), document.data());
+        of_part(parts, task,
+                [&] { shard.read(static_cast<std::int64_t>(places[d]), std::ssize(document), document.data()); });
         // A document longer than a shard was split in its part at the places where the set splits it, and stays split.
+        // For a set that is packed it is whole.
         if (!hashes.empty() && hashes[d] != TextHash()) keep = set.is_new(hashes[d]);
         const auto answers = answers_within(shard.answers(), places[d], places[d + 1]);
         if (keep) set.add(split, document, source, {answers, {}, fields.values_of(static_cast<std::int64_t>(d))});
@@ -155,11 +168,9 @@ BuildResult join(const DocumentSource& source, const Tokenizer& tokenizer, const
     result.documents += part.documents;
     result.text_bytes += part.text_bytes;
     walk.pass(task, part);
-    of_part(parts, task, [&] {
-      add_documents(parts, task, part, set, [&](std::int64_t tokens) {
-        if (source.options().poll) source.options().poll();
-        progress(done += tokens, all);
-      });
+    add_documents(parts, task, part, set, [&](std::int64_t tokens) {
+      if (source.options().poll) source.options().poll();
+      progress(done += tokens, all);
     });
   }
   walk.end(tasks);
@@ -179,25 +190,29 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
     result.missing.clear();
     return result;
   };
-  // Removes the parts. A foreign file among them is no reason to fail once the set exists. Then the remaining parts
-  // must not look like the parts of a task that was killed just now.
-  const auto clear = [&](std::unique_ptr<base::FolderLock> lock) {
+  // Removes the parts, as far as another task has not. A foreign file among them is no reason to fail once the set
+  // exists. Then the remaining parts must not look like the parts of a task that was killed just now.
+  const auto clear = [&](const std::string& folder, std::unique_ptr<base::FolderLock> lock) {
     const auto own = own_parts(precious);
     try {
-      base::require_own(parts.path(), own);
+      base::require_own(folder, own);
     } catch (const base::UsageError& e) {
-      const auto foreign = own.foreign(parts.path());
-      result.parts_left = foreign.empty() ? std::string(e.what()) : fmt::format("{} {}", parts.path(), foreign);
+      const auto foreign = own.foreign(folder);
+      result.parts_left = foreign.empty() ? std::string(e.what()) : fmt::format("{} {}", folder, foreign);
       std::error_code error;
-      if (!std::filesystem::is_symlink(parts.path(), error))
-        std::filesystem::remove(parts.path() + "/" + joined_index_file, error);
+      if (!std::filesystem::is_symlink(folder, error)) std::filesystem::remove(folder + "/" + joined_index_file, error);
       return;
     }
-    base::remove_tree(parts.path(), std::move(lock));
+    base::remove_tree(folder, std::move(lock), joined_index_file);
   };
   source.take(share);
-  if (is_made(parts, options.output)) {
-    if (auto lock = hold(parts)) clear(std::move(lock));
+  if (is_made(parts.path(), options.output)) {
+    if (auto lock = hold(parts)) clear(parts.path(), std::move(lock));
+    return elsewhere();
+  }
+  const auto removed = base::removed_name(parts.path());
+  if (!base::exists(parts.path()) && is_made(removed, options.output)) {
+    clear(removed, nullptr);  // a task was killed while it did so
     return elsewhere();
   }
   NewSet::check(options, precious);
@@ -206,7 +221,7 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
     first = parts.begin(settings_of(source, tokenizer, options, share.tasks));
     NewSet::check(options, precious);  // the set may have been made from these parts a moment ago
   } catch (const base::Error&) {
-    if (first) clear(nullptr);
+    if (first) clear(parts.path(), nullptr);
     NewSet::check(options, precious);  // this error explains more than "the folder is missing"
     throw;
   }
@@ -228,7 +243,7 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
   if (!lock) return elsewhere();
   result.set = join(source, tokenizer, options, parts, share.tasks, progress.joining);
   result.state = TaskResult::State::made;
-  clear(std::move(lock));
+  clear(parts.path(), std::move(lock));
   return result;
 }
 

@@ -85,6 +85,36 @@ TEST(AtomicFile, ATreeGoesWithItsLinksAndNotWithWhatTheyLeadTo) {
   EXPECT_EQ(slurp(s.path + "/kept/file"), "theirs");
 }
 
+// Whoever finds the folder before its removal has ended can tell by one of its files what it was.
+TEST(AtomicFile, OneFileOfATreeGoesLast) {
+  Scratch s;
+  const auto tree = s.path + "/tree", removed = base::removed_name(tree);
+  EXPECT_EQ(removed, tree + ".removed.partial");
+  for (int folder = 0; folder < 40; ++folder) {
+    const auto inner = fmt::format("{}/{:02}", tree, folder);
+    fs::create_directories(inner);
+    for (int file = 0; file < 50; ++file) spit(fmt::format("{}/{}", inner, file), "x");
+  }
+  spit(tree + "/index", "x");
+  const auto remover = ::fork();
+  if (remover == 0) {
+    base::remove_tree(tree, nullptr, "index");
+    ::_exit(0);
+  }
+  int looked = 0;
+  const auto is_running = [&] { return ::waitpid(remover, nullptr, WNOHANG) == 0; };
+  while (is_running()) {
+    const bool is_there = fs::exists(tree + "/index") || fs::exists(removed + "/index");
+    int others = 0;
+    for (int folder = 0; folder < 40; ++folder) others += fs::exists(fmt::format("{}/{:02}", removed, folder)) ? 1 : 0;
+    ASSERT_TRUE(is_there || others == 0) << others;
+    ++looked;
+  }
+  EXPECT_GT(looked, 0);
+  EXPECT_FALSE(fs::exists(tree));
+  EXPECT_FALSE(fs::exists(removed));
+}
+
 TEST(AtomicFile, OneOfManyWritersOfANewNameWins) {
   Scratch s;
   const auto name = s.path + "/plan";

@@ -10,6 +10,8 @@
 #include "libtrain/data/task_builder.h"
 #include "libtrain/data/window_dataset.h"
 
+#include <fmt/ranges.h>
+
 using namespace sample;
 
 namespace fields_test {
@@ -158,14 +160,103 @@ TEST(Fields, WhatIsNoValueIsRefused) {
   EXPECT_EQ(reasons(fmt::format(R"({{"text": "x", "lang": "{}"}})", std::string(257, 'x'))),
             (Strings{"text.jsonl:1: the value of 'lang' is longer than 256 bytes"}));
   EXPECT_EQ(reasons(R"({"text": "x", "lang": null})"), Strings{});
+  EXPECT_EQ(reasons(R"({"text": "x", "lang": "a\u0000b"})"),
+            (Strings{"text.jsonl:1: the value of 'lang' has a NUL character"}));
   spit(sets.scratch.path + "/plain.txt", "text");
   EXPECT_EQ(
       refusal_of<base::UsageError>([&] { data::DocumentSource({sets.scratch.path + "/plain.txt"}, sets.source()); }),
       "--keep-field is for JSON lines, and the input is plain text");
-  data::DocumentFields many({"f"});
-  const auto add = [&](std::size_t i) { many.add(std::vector<std::string>{std::to_string(i)}, 1); };
-  for (std::size_t i = 0; i < data::DocumentFields::most_values; ++i) add(i), add(i);
-  EXPECT_THROW(add(data::DocumentFields::most_values), base::InputError);
+}
+
+// Lines with this many values of `id`, each on two lines, and no line with `lang`.
+std::string lines_with(std::size_t values) {
+  std::string out;
+  for (std::size_t i = 0; i < 2 * values; ++i) out += fmt::format("{{\"text\": \"{}\", \"id\": {}}}\n", i, i % values);
+  return out;
+}
+
+// One process, a dry run and several tasks refuse the same values, however many shards there are.
+TEST(Fields, AFieldHasAThousandValuesInASet) {
+  Sets sets;
+  constexpr auto most = data::FieldValues::most;
+  const auto build = [&](const std::string& name, data::BuildOptions::Writing writing, int tasks) -> std::string {
+    auto o = sets.options(name);
+    o.writing = writing, o.shard_tokens = 3000;  // several shards
+    try {
+      if (tasks == 0) {
+        data::DocumentSource from({sets.input}, sets.source());
+        return fmt::format(
+            "{}",
+            fmt::join(data::build_shards(from, *data::make_tokenizer("bytes"), o, [](std::int64_t) {}).absent_fields,
+                      " "));
+      }
+      data::TaskResult made;
+      for (int task = 0; task < tasks; ++task) {
+        data::DocumentSource from({sets.input}, sets.source());
+        made = data::build_task(from, *data::make_tokenizer("bytes"), o, {task, tasks},
+                                {[](std::int64_t) {}, [](std::int64_t, std::int64_t) {}});
+      }
+      EXPECT_EQ(made.state, data::TaskResult::State::made);
+      return fmt::format("{}", fmt::join(made.set.absent_fields, " "));
+    } catch (const base::InputError& e) {
+      return std::string(e.what()) + " / " + e.hint();
+    }
+  };
+  using Writing = data::BuildOptions::Writing;
+  for (const auto values : {most, most + 1}) {
+    spit(sets.input, lines_with(values));
+    const std::string want = values == most
+                                 ? "lang"
+                                 : "the field \"id\" has more than 1000 different values / keep a field that "
+                                   "groups documents, such as their language or source";
+    const auto name = fmt::format("{}-values-", values);
+    EXPECT_EQ(build(name + "0", Writing::on, 0), want);
+    EXPECT_EQ(build(name + "1", Writing::off, 0), want) << "dry run";
+    EXPECT_EQ(build(name + "2", Writing::on, 1), want) << "in a part";
+    EXPECT_EQ(build(name + "3", Writing::on, 4), want) << "in the parts together";
+  }
+}
+
+TEST(Fields, TheyBelongToTheIdentity) {
+  Sets sets;
+  const auto set = [&](const std::string& of_x, const std::string& of_y) {
+    std::string text;
+    for (int i = 0; i < 30; ++i)
+      text += fmt::format("{{\"text\": \"{} of thirty\", \"lang\": \"{}\"}}\n", i % 2 == 0 ? "x" : "y",
+                          i % 2 == 0 ? of_x : of_y);
+    fs::remove_all(sets.output);
+    return sets.make(text);
+  };
+  const auto first = set("de", "en"), swapped = set("en", "de"), again = set("de", "en");
+  EXPECT_EQ(first.train[0].tokens_crc32c, swapped.train[0].tokens_crc32c);
+  EXPECT_EQ(data::identity_of(first), data::identity_of(again));
+  EXPECT_NE(data::identity_of(first), data::identity_of(swapped));
+}
+
+TEST(Fields, TheIndexSumsThem) {
+  Sets sets;
+  sets.make(lines());
+  const auto path = sets.output + "/index.json";
+  auto index = nlohmann::json::parse(slurp(path));
+  const auto verify = [&] {
+    return refusal_of<base::InputError>([&] {
+      spit(path, index.dump());
+      const auto read = data::read_index(sets.output);
+      for (const auto& entry : read.train) data::ShardReader(sets.output, read, entry).verify_all();
+    });
+  };
+  EXPECT_EQ(verify(), "");
+  auto& first = index["train"][0];
+  first["fields_crc32c"] = first["fields_crc32c"].get<std::uint32_t>() ^ 1;
+  EXPECT_NE(verify().find("shard-00000.h5: the checksum of its fields differs from the index"), std::string::npos)
+      << verify();
+  for (auto& entry : index["train"]) entry.erase("fields_crc32c");  // as older sets are
+  EXPECT_EQ(verify(), "");
+  auto& tokens = first["field_tokens"]["lang"];  // older sets may have such a value, too
+  tokens[std::string("d\0e", 3)] = tokens["de"];
+  tokens.erase("de");
+  EXPECT_EQ(verify(), "");
+  EXPECT_TRUE(data::read_index(sets.output).train[0].field_tokens.at("lang").contains(std::string("d\0e", 3)));
 }
 
 TEST(Fields, ASetIsNamedWithThem) {
@@ -174,6 +265,21 @@ TEST(Fields, ASetIsNamedWithThem) {
   EXPECT_EQ(sets[0], (data::NamedSet{.folder = "web", .weight = "0.3", .field = "lang", .value = "de"}));
   EXPECT_EQ(data::name_of(sets[1]), "web[lang=en]");
   EXPECT_EQ(data::sets_of("web[lang=]", "--data")[0].value, "");
+  for (const std::string value : {"p,q", "a:5", "a]b", "]", "]],[", "x[1]", "a=b", "[k=v]:2", " x "}) {
+    const data::NamedSet set{.folder = "a[b=c]/w", .field = "lang", .value = value};
+    for (const std::string end : {"", ":0.5", ":2:3"}) {
+      const auto found = data::sets_of(data::name_of(set) + end + ", run[lr=3]/d" + end, "--data");
+      ASSERT_EQ(found.size(), 2u) << value;
+      EXPECT_EQ(found[0].folder, set.folder);
+      EXPECT_EQ(found[0].field, "lang");
+      EXPECT_EQ(found[0].value, value);
+      EXPECT_EQ(found[0].weight, end.empty() ? "" : end.substr(1, end.rfind(':') > 0 ? end.rfind(':') - 1 : 9));
+      EXPECT_EQ(found[1].folder, "run[lr=3]/d");
+    }
+  }
+  EXPECT_EQ(data::sets_of("web[lang=de,x", "--data").size(), 2u);  // no choice
+  EXPECT_EQ(refusal_of<base::UsageError>([] { data::sets_of("web[lang=a]b]:2", "--data"); }),
+            "--data web[lang=a]b]:2: in the value of a field, ] is written twice");
   EXPECT_EQ(data::sets_of("web[1]", "--data")[0].folder, "web[1]");
   EXPECT_FALSE(data::is_one_folder("web[lang=de]"));
   EXPECT_EQ(refusal_of<base::UsageError>([] { data::sets_of("a[x=y]:1,a[x=y]:2", "--data"); }),

@@ -173,6 +173,35 @@ TEST_F(Resealed, ShardsAgreeWithTheirSet) {
   expect_refusal(whole, "end of document 1000 lies outside its vocabulary", "range");
 }
 
+// A file of another program, with tables where lists belong.
+TEST(IndexlessShards, HaveOneDimension) {
+  for (const std::string table : {"/documents", "/answers", ""}) {
+    Scratch scratch;
+    const std::vector<std::uint16_t> tokens{1, 9, 2, 9};
+    const std::vector<std::uint64_t> documents{0, 2, 2, 4}, answers{0, 1, 2, 3};
+    const auto shape = [&](const std::string& name) {
+      return name == table ? std::vector<std::int64_t>{2, 2} : std::vector<std::int64_t>{4};
+    };
+    auto file = trainyard::io::Hdf5File::create(scratch.path + "/a.h5");
+    file.set_text("/", "format", data::shard_format);
+    file.set_integer("/", "vocabulary", 10);
+    file.set_integer("/", "end_of_document", 9);
+    file.write_dataset("/tokens", base::DType::u16, {4}, tokens.data());
+    file.write_dataset("/documents", base::DType::u64, shape("/documents"), documents.data());
+    file.write_dataset("/answers", base::DType::u64, shape("/answers"), answers.data());
+    file.close();
+    std::string said;
+    try {
+      const auto index = data::read_index(scratch.path);
+      data::ShardReader(scratch.path, index, index.train.at(0)).verify_all();
+    } catch (const base::InputError& e) {
+      said = e.what();
+    }
+    const auto expected = table + " has 2 dimensions, and 1 is expected";
+    EXPECT_TRUE(table.empty() ? said.empty() : said.find(expected) != std::string::npos) << said;
+  }
+}
+
 TEST_F(Resealed, TheLastDocumentOfAShardMayGoOn) {
   Scratch other;
   Document nine = {0, 1, 2, 3, 4, 5, 6, 7, 99};

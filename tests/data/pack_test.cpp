@@ -4,6 +4,7 @@
 #include "libtrain/data/builder.h"
 #include "libtrain/data/packing.h"
 #include "libtrain/data/shard_reader.h"
+#include "libtrain/data/task_builder.h"
 #include "libtrain/data/window_dataset.h"
 
 #include <algorithm>
@@ -151,6 +152,41 @@ TEST(Pack, WindowsAreTheSequences) {
       if (i32[t - 1] == 256) {
         ASSERT_EQ(weights[t - 1], 0);  // no padding is learned
       }
+  }
+}
+
+// Tasks pack what one process packs, also documents that are longer than a shard.
+TEST(Pack, TasksPackTheSame) {
+  Scratch scratch;
+  const auto input = scratch.path + "/text.txt";
+  std::string text;
+  for (std::size_t d = 0; d < 8; ++d) text += std::string(20 + d * 37 % 150, static_cast<char>('a' + d)) + "\n";
+  spit(input, text);
+  for (const std::int64_t shard_tokens : {64, 70, 1000}) {
+    data::BuildOptions o;
+    o.validation = 0.2, o.pack = 16, o.shard_tokens = shard_tokens, o.stretch_bytes = 64;
+    const auto one = scratch.path + fmt::format("/one-{}", shard_tokens),
+               parts = scratch.path + fmt::format("/parts-{}", shard_tokens);
+    o.output = one;
+    const data::SourceOptions lines{.split = data::TextSplit::lines};
+    data::DocumentSource source({input}, lines);
+    const auto want = data::build_shards(source, *data::make_tokenizer("bytes"), o, [](std::int64_t) {});
+    o.output = parts;
+    data::TaskResult made;
+    for (const int task : {0, 1, 2}) {
+      data::DocumentSource share({input}, lines);
+      made = data::build_task(share, *data::make_tokenizer("bytes"), o, {task, 3},
+                              {[](std::int64_t) {}, [](std::int64_t, std::int64_t) {}});
+    }
+    ASSERT_EQ(made.state, data::TaskResult::State::made);
+    EXPECT_EQ(want.cut, 8);  // all are longer than a sequence
+    EXPECT_EQ(made.set.cut, want.cut);
+    EXPECT_EQ(made.set.sequences, want.sequences);
+    EXPECT_EQ(made.set.padding, want.padding);
+    const auto index = data::read_index(one);
+    EXPECT_EQ(slurp(parts + "/index.json"), slurp(one + "/index.json"));
+    for (const auto* split : {&index.train, &index.validation})
+      for (const auto& entry : *split) EXPECT_EQ(slurp(parts + "/" + entry.file), slurp(one + "/" + entry.file));
   }
 }
 

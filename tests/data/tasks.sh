@@ -104,6 +104,11 @@ expect 0 shard-data "${flags[@]}" --output done-2 --task 1/2
 said 'another task makes done-2 of all parts, or has made it'
 absent done-2.parts
 refused 2 'done-2 exists already' shard-data "${flags[@]}" --output done-2 --task 1/2
+mkdir -p done-2.parts.removed.partial/part-00001-of-00002/train   # killed while it removed the parts
+cp done-2/index.json done-2.parts.removed.partial/index.json
+expect 0 shard-data "${flags[@]}" --output done-2 --task 1/2
+said 'another task makes done-2 of all parts, or has made it'
+absent done-2.parts done-2.parts.removed.partial
 expect 0 shard-data --input d.jsonl --max-rejects 0.5 --output done-2 --task 0/1 --force
 expect 0 inspect --verify done-2
 
@@ -121,6 +126,19 @@ for i in 0 1; do kept shard-data --input a.txt --output none --split lines --val
 [ "$code" = 3 ] || fail "exit code $code where all goes to validation"
 said 'all went to validation'
 absent none
+
+# What a set keeps of documents is the same, with the words about it.
+flags=(--input d.jsonl --max-rejects 0.5 --keep-field nosuch)
+for i in 0 1; do expect 0 shard-data "${flags[@]}" --output fields --task $i/2; done
+said 'no document has the key nosuch'
+seq 1400 | sed 's/.*/{"text": "document &", "id": &}/' >ids.jsonl
+flags=(--input ids.jsonl --keep-field id)
+refused 3 'the field "id" has more than 1000 different values' shard-data "${flags[@]}" --output many-ids --dry-run
+expect 0 shard-data "${flags[@]}" --output many-ids --task 0/2
+refused 3 'the field "id" has more than 1000 different values' shard-data "${flags[@]}" --output many-ids --task 1/2
+said 'try: keep a field that groups documents'
+flags=(--input long.txt c.txt --split lines --pack best-fit --sequence 16 --shard-tokens 70 --max-document 2000)
+equal packed 2 3
 
 # Tasks that do not belong together, and damage.
 expect 0 shard-data --input a.txt c.txt --split lines --output mixed --task 0/2

@@ -219,8 +219,7 @@ TEST(MixedRuns, SetsMustGoTogether) {
 TEST(MixedRuns, ASetMayHaveTheDocumentsOfOneValue) {
   SmallRun runs;
   const auto tokenizer = data::make_tokenizer("bytes");
-  const std::vector<std::string> names{"all", "de", "en"};
-  for (const auto& name : names) {
+  const auto write = [&](const std::string& name, const std::vector<std::string>& values) {
     const auto folder = (runs.folder() / name).string();
     testing::fs::create_directories(folder);
     data::SetIndex index;
@@ -229,7 +228,7 @@ TEST(MixedRuns, ASetMayHaveTheDocumentsOfOneValue) {
       data::ShardWriter writer(folder, split, *tokenizer, 100000);
       if (name == "all") writer.keep_fields({"lang"});
       for (std::uint64_t d = 0; d < 60; ++d) {
-        const std::vector<std::string> lang{d % 3 == 0 ? "de" : "en"};
+        const std::vector<std::string> lang{values[d % 3]};
         if (name != "all" && name != lang[0]) continue;
         std::vector<std::int32_t> document;
         for (std::uint64_t i = 0; i < 20 + d; ++i)
@@ -241,7 +240,9 @@ TEST(MixedRuns, ASetMayHaveTheDocumentsOfOneValue) {
       (split == std::string("train") ? index.train : index.validation) = writer.finish();
     }
     base::write_file(folder + "/index.json", data::index_to_json(index).dump());
-  }
+  };
+  const std::vector<std::string> labels{"de", "en", "en"}, others{"en", "de", "en"};
+  for (const char* name : {"all", "de", "en"}) write(name, labels);
   const auto run = [&](const std::string& output, const std::string& data) {
     auto c = runs.config(output);
     c.data = data, c.steps = 4, c.validate_every = 2, c.validation_sequences = 8, c.document_mask = "on";
@@ -272,6 +273,18 @@ TEST(MixedRuns, ASetMayHaveTheDocumentsOfOneValue) {
       EXPECT_TRUE(has(e.what(), why)) << e.what();
     }
   }
+  c.data = folder("all") + "[lang=en]", c.steps = 4, c.document_mask = "on", c.stop_after = 2;
+  runs.run(c, {});
+  c.stop_after = 0;
+  write("all", others);  // the same tokens, and other documents have the value
+  try {
+    runs.run(c, {});
+    ADD_FAILURE() << "a resume with other documents";
+  } catch (const base::Error& e) {
+    EXPECT_TRUE(has(e.what(), "data.set 1.tokens: the checkpoint has")) << e.what();
+  }
+  write("all", labels);
+  EXPECT_EQ(runs.run(c, {}).step, 4);
 }
 
 }  // namespace mixed_runs_test

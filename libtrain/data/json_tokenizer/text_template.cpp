@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 using TokenIds = std::vector<std::int32_t>;
 
-const Json& part(const Json& of, const char* key) {
+const Json& part(const Json& of, const std::string& key) {
   static const Json none;
   const auto found = of.is_object() ? of.find(key) : of.end();
   return of.is_object() && found != of.end() ? *found : none;
@@ -32,7 +32,7 @@ TokenIds before_sequence(const Json& post_processor) {
   for (const auto& piece : single) {
     const auto& name = part(part(piece, "SpecialToken"), "id");
     if (!name.is_string()) return ids;
-    const auto& known = part(part(part(post_processor, "special_tokens"), name.get<std::string>().c_str()), "ids");
+    const auto& known = part(part(part(post_processor, "special_tokens"), name.get<std::string>()), "ids");
     if (!known.is_array()) return ids;
     for (const auto& id : known)
       if (!add_id(id, ids)) return ids;
