@@ -83,7 +83,7 @@ bool is_event_file(const std::string& beginning) {
 // The keys that train writes into a line.
 std::set<std::string> keys_of_train() {
   engine::StepMetrics all;
-  all.steps = 1, all.validation_loss = 0, all.gates.emplace(), all.time = all.host = "x";
+  all.steps = 1, all.loss = 0, all.validation_loss = 0, all.gates.emplace(), all.time = all.host = "x";
   all.skipped_steps = 1, all.loss_scale = 1, all.save_seconds = 0, all.expert_rounds = 1, all.disk_wait_seconds = 0,
   all.outlier = "loss", all.predicted_step_seconds = 0, all.sets.emplace_back();
   const auto line = nlohmann::json::parse(engine::to_json_line(all));
