@@ -123,7 +123,7 @@ Counted counted_of(const RunSetup& setup) {
 base::InputError nothing_counts(const std::string& what, Counted counted) {
   if (counted == Counted::answers)
     return base::InputError(fmt::format("no target of {} counts: none is an answer", what),
-                            base::text("give text with answers, or leave $answers-only out"));
+                            base::text("give text with answers, or $answers-only off, where all tokens count"));
   if (counted == Counted::hidden)
     return base::InputError(
         fmt::format("no target of {} counts: all tokens are ends of documents, which are never hidden", what),
