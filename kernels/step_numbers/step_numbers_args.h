@@ -8,7 +8,7 @@ namespace trainyard::kernels {
 
 // The results of one optimizer step, equal on every rank.
 struct StepNumbers {
-  double loss = 0;           // mean over the counted targets
+  double loss = 0;           // mean over the counted targets; 0 if there are none
   double gradient_norm = 0;  // of the gradient of that mean, before clipping
   std::int64_t targets = 0;
   float gradient_scale = 0;  // the factor for gradients of the loss sum: clip factor / targets / loss_scale
@@ -30,7 +30,8 @@ struct StepNumbersArgs {
   // alone, as of a run that skips it.
   bool lasting = true;
   StepNumbers* out = nullptr;
-  // Above one of these a finite step is an outlier; 0: no limit. Each step is judged alone, whatever `lasting` says.
+  // Above one of these a finite step is an outlier; 0: no limit. Each step is judged alone, whatever `lasting` says. A
+  // step without targets has no loss, and its norm is no mean over targets: it is no outlier.
   double most_norm = 0, most_loss = 0;
 };
 
@@ -52,7 +53,8 @@ TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   n.gradient_scale = static_cast<float>((a.clip > 0 && within < 1 ? within : 1) / counted / a.loss_scale);
   const bool lost = a.lasting && a.out->finite == 0 && a.out->outlier == 0;  // since an earlier step
   const bool finite = !lost && n.loss - n.loss == 0 && n.gradient_norm - n.gradient_norm == 0;
-  const bool above = (a.most_norm > 0 && n.gradient_norm > a.most_norm) || (a.most_loss > 0 && n.loss > a.most_loss);
+  const bool above = n.targets > 0 &&
+                     ((a.most_norm > 0 && n.gradient_norm > a.most_norm) || (a.most_loss > 0 && n.loss > a.most_loss));
   n.outlier = finite && above ? 1 : 0;
   n.finite = finite && !above ? 1 : 0;
   *a.out = n;

@@ -1,7 +1,10 @@
 // Converts digits to a fraction.
 #include "libtrain/base/decimal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace trainyard::base {
@@ -22,6 +25,14 @@ std::optional<Fraction> decimal_of(std::string_view text) {
   if (f.numerator == 0) return {};
   const auto common = std::gcd(f.numerator, f.denominator);
   return Fraction{f.numerator / common, f.denominator / common};
+}
+
+Fraction fraction_of(double value) {
+  if (const auto exact = decimal_of(fmt::format("{}", value))) return *exact;
+  constexpr std::int64_t parts = 1'000'000'000;
+  const auto numerator = std::max<std::int64_t>(1, std::llround(value * static_cast<double>(parts)));
+  const auto common = std::gcd(numerator, parts);
+  return {numerator / common, parts / common};
 }
 
 std::string shortest_decimal(std::string_view text) {

@@ -6,6 +6,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/text.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/data/text_bytes.h"
 #include "libtrain/engine/agreement.h"
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <numbers>
 #include <optional>
@@ -59,15 +61,16 @@ class TextCounter {
 
 Evaluation result_of(const EvaluateConfig& c, const EvaluationTerms& t, const MicroLoss& total) {
   if (total.targets == 0)
-    throw nothing_counts(fmt::format("{} of {}", base::counted(t.sequences, "sequence"), t.run.data),
+    throw nothing_counts(fmt::format("{} of {}", base::counted(t.sequences, "sequence"), base::one_line(t.run.data)),
                          counted_of(t.setup));
   if (!std::isfinite(total.mean()))
-    throw base::CheckError(fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data,
-                                       base::number_text(total.mean())),
+    throw base::CheckError(fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint,
+                                       base::one_line(t.run.data), base::number_text(total.mean())),
                            "inspect the checkpoint: its norms show which tensor went wrong");
   Evaluation e;
   e.checkpoint = t.checkpoint, e.step = t.state.step;
   e.data = t.run.data, e.split = c.split, e.dtype = base::name_of(t.run.dtype), e.document_mask = t.run.document_mask;
+  e.answers_only = t.run.answers_only;
   e.objective = plan::name_of(plan::objective_of(t.state.model));
   if (t.setup.masking) e.mask_rate = t.setup.masking->rate, e.mask_words = t.run.mask_words == "on" ? "on" : "off";
   e.sequence = t.setup.plan.sequence, e.sequences = t.sequences;
@@ -128,7 +131,6 @@ Evaluation evaluate_set(const EvaluateConfig& config, EvaluationTerms& t, const 
   std::optional<Batches> batches;
   std::optional<Evaluator> evaluator;
   on_every_rank(world, exec, [&] {
-    t.sequences = windows_of(config, t);
     const auto& set = t.setup.sets.front();
     for (auto* each : {&windows, &text_windows})
       each->emplace(set.folder, t.setup.index, *t.split,
@@ -217,15 +219,18 @@ std::vector<Evaluation> evaluate_sets(const EvaluateConfig& asked, World& world,
   if (place.device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, place);
   if (config.run.collective_delay > 0)
     world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
-  std::vector<Evaluation> found;
+  std::deque<EvaluationTerms> terms;  // which have pointers to their own parts
   for (std::size_t set = 0, sets = 1; set < sets; ++set) {
-    EvaluationTerms t;
+    auto& t = terms.emplace_back();
     t.set = set;
     agree_on_terms(t, config, world, *world.communication);
     config.checkpoint = t.checkpoint;  // a run may save a newer one meanwhile
+    sets = t.sets;
+  }
+  std::vector<Evaluation> found;
+  for (auto& t : terms) {
     found.push_back(evaluate_set(config, t, {world, watchdog.get(), place.device}, watch));
     if (world.rank == 0 && found_one) found_one(found.back());
-    sets = t.sets;
   }
   return found;
 }

@@ -31,8 +31,9 @@ const std::set<std::string>& evaluation_settings();
 
 struct Evaluation {
   std::string checkpoint, data, split, dtype, document_mask, objective;
-  double mask_rate = 0;    // of a masked model, else 0
-  std::string mask_words;  // of a masked model, else ""
+  bool answers_only = false;  // only targets that are answers count
+  double mask_rate = 0;       // of a masked model, else 0
+  std::string mask_words;     // of a masked model, else ""
   std::int64_t step = 0, sequence = 0, sequences = 0;
   std::int64_t split_tokens = 0;  // of the whole split, evaluated or not
   std::int64_t tokens = 0;        // counted targets
@@ -57,7 +58,8 @@ using EvaluateWatch = std::function<void(std::int64_t done, std::int64_t total, 
 // $data may name one set; std::logic_error after an evaluation of several.
 Evaluation evaluate(const EvaluateConfig& config, World& world, const EvaluateWatch& watch);
 // The same of each set that $data names, in order, or of each set of the run's mixture. Their weights play no part.
-// Rank 0 passes each result to `found` as soon as it is there.
+// What is wrong with the terms of any set is found before the first is evaluated. Rank 0 passes each result to `found`
+// as soon as it is there.
 std::vector<Evaluation> evaluate_sets(const EvaluateConfig& config, World& world, const EvaluateWatch& watch,
                                       const std::function<void(const Evaluation&)>& found = {});
 

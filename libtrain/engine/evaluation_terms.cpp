@@ -6,6 +6,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/setting_text.h"
+#include "libtrain/base/text.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/removed.h"
@@ -182,10 +183,30 @@ void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
 void leave_out_sets_without(std::vector<data::NamedSet>& sets, const std::string& split) {
   auto with = sets;
   std::erase_if(with, [&](const data::NamedSet& set) {
-    const auto index = data::read_index(set.folder);
-    return (split == "train" ? index.train : index.validation).empty();
+    const RunSet read{set.folder, {}, data::read_index(set.folder), set.field, set.value};
+    return !has_split(read, split == "train" ? read.index.train : read.index.validation);
   });
   if (!with.empty()) sets = std::move(with);
+}
+
+// The sequences of the set to evaluate.
+std::int64_t windows_of(const EvaluateConfig& c, const EvaluationTerms& t) {
+  const auto sequence = t.setup.plan.sequence,
+             there = plan::data_use(tokens_of_shards(t.setup.sets.front(), *t.split), sequence).windows;
+  if (c.sequences < 0)
+    throw base::UsageError(base::text("$evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
+  if (there == 0)
+    throw base::InputError(
+        fmt::format("the {} split of {} holds no window of {} tokens", c.split, base::one_line(t.run.data),
+                    sequence + 1),
+        base::text("give a shorter $sequence, or a set with more such text: shard-data --validation 0.1, or shard-data "
+                   "--split lines of a text with few empty lines"));
+  if (c.sequences > there)
+    throw base::InputError(
+        base::text("the {} split of {} holds {} sequences of {} tokens, $evaluate-sequences asks for {}", c.split,
+                   base::one_line(t.run.data), there, sequence, c.sequences),
+        "0 takes all that there are");
+  return c.sequences > 0 ? c.sequences : there;
 }
 
 void read_terms(EvaluationTerms& t, const EvaluateConfig& c, int ranks, int fair_threads) {
@@ -209,12 +230,13 @@ void read_terms(EvaluationTerms& t, const EvaluateConfig& c, int ranks, int fair
   if (c.split != "train" && c.split != "validation")
     throw base::UsageError(base::text("$evaluate-split {} is not known", c.split), "use validation or train");
   t.split = c.split == "train" ? &t.setup.index.train : &t.setup.index.validation;
-  if (t.split->empty())
+  if (!has_split(t.setup.sets.front(), *t.split))
     throw base::InputError(
-        fmt::format("{} has no {} split", t.run.data, c.split),
+        fmt::format("{} has no {} split", base::one_line(t.run.data), c.split),
         c.split == "train"
             ? "make the shards again with shard-data"
             : base::text("take $evaluate-split train, or make shards with shard-data --validation 0.05"));
+  t.sequences = windows_of(c, t);
 }
 
 }  // namespace
@@ -270,24 +292,6 @@ void agree_on_terms(EvaluationTerms& t, const EvaluateConfig& c, World& world, t
       !other.empty())
     base::log_warning("{}", other);
   if (const auto few = fewer_tokens_text(t); !few.empty()) base::log_warning("{}", few);
-}
-
-std::int64_t windows_of(const EvaluateConfig& c, const EvaluationTerms& t) {
-  const auto sequence = t.setup.plan.sequence,
-             there = plan::data_use(tokens_of_shards(t.setup.sets.front(), *t.split), sequence).windows;
-  if (c.sequences < 0)
-    throw base::UsageError(base::text("$evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
-  if (there == 0)
-    throw base::InputError(
-        fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, sequence + 1),
-        base::text("give a shorter $sequence, or a set with more such text: shard-data --validation 0.1, or shard-data "
-                   "--split lines of a text with few empty lines"));
-  if (c.sequences > there)
-    throw base::InputError(
-        base::text("the {} split of {} holds {} sequences of {} tokens, $evaluate-sequences asks for {}", c.split,
-                   t.run.data, there, sequence, c.sequences),
-        "0 takes all that there are");
-  return c.sequences > 0 ? c.sequences : there;
 }
 
 }  // namespace trainyard::engine

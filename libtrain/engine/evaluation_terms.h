@@ -30,7 +30,5 @@ plan::Residence residence(const EvaluateConfig& config);
 // Rank 0 reads first and finds what is wrong. Only then do the other ranks read the same files.
 // `terms` says which set. Throws as evaluate() does. Collective.
 void agree_on_terms(EvaluationTerms& terms, const EvaluateConfig& config, World& world, tensor::Exec& exec);
-// The sequences of the set to evaluate.
-std::int64_t windows_of(const EvaluateConfig& config, const EvaluationTerms& terms);
 
 }  // namespace trainyard::engine

@@ -22,7 +22,7 @@ std::string LossWatch::look(double loss) {
   if (last_.size() < steps || !(mean > 1.2 * first_ && mean > first_ + 0.5)) return {};
   reported_ = true;
   return base::text(
-      "the loss rose from {} at the first step of this start to {} (mean of the last {} steps): the run has diverged; "
+      "the loss rose from {}, the first of this start, to {}, the mean of the last {}: the run has diverged; "
       "what helps: a lower $learning-rate, more $warmup-steps, a lower $clip",
       base::number_text(first_), base::number_text(mean), steps);
 }

@@ -10,7 +10,7 @@ namespace trainyard::engine {
 // Warns once in a start if the mean of the last ten losses is clearly above the first loss: by a fifth, and by 0.5.
 class LossWatch {
  public:
-  // Returns the warning when it is newly seen, else "".
+  // Of each step that has a loss. Returns the warning when it is newly seen, else "".
   std::string look(double loss);
 
  private:

@@ -120,7 +120,7 @@ std::string to_json_line(const StepMetrics& m) {
   nlohmann::ordered_json j;
   j["step"] = m.step;
   if (m.steps > 0) j["steps"] = m.steps;
-  j["loss"] = number(m.loss);
+  if (m.loss) j["loss"] = number(*m.loss);
   j["learning_rate"] = m.learning_rate;
   j["gradient_norm"] = number(m.gradient_norm);
   if (m.skipped_steps > 0) j["skipped_steps"] = m.skipped_steps;

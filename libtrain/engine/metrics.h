@@ -26,9 +26,9 @@ struct SetMetrics {
 // What one step reports, already agreed by all ranks. Times are seconds of the slowest rank. Hidden communication is
 // communication during which compute went on.
 struct StepMetrics {
-  std::int64_t step = 0;   // completed optimizer steps, counted from 1
-  std::int64_t steps = 0;  // of the whole run, as configured; 0: not known, and not written
-  double loss = 0;         // mean over the counted target tokens of the global batch
+  std::int64_t step = 0;       // completed optimizer steps, counted from 1
+  std::int64_t steps = 0;      // of the whole run, as configured; 0: not known, and not written
+  std::optional<double> loss;  // mean over the counted target tokens of the global batch; none: no token counts
   double learning_rate = 0;
   double gradient_norm = 0;
   std::int64_t skipped_steps = 0;  // of them, those that changed nothing: not finite, or outliers; 0: not written

@@ -38,8 +38,8 @@ struct Outlier {
   double limit() const { return factor * median; }
 };
 
-// The window over the steps of a run. It has the steps that changed the weights: neither outliers nor steps that were
-// not finite. All ranks have the same, because they agree on losses and norms.
+// The window over the steps of a run. It has the steps that changed the weights: no outliers, no steps that were not
+// finite, and none without a target that counts. All ranks have the same, because they agree on losses and norms.
 class OutlierSteps {
  public:
   explicit OutlierSteps(const OutlierRule& rule = {}) : rule_(rule) {}
@@ -50,7 +50,7 @@ class OutlierSteps {
   // Why a step with these numbers is one; nothing if it is none.
   std::optional<Outlier> look(double gradient_norm, double loss) const;
 
-  void count_step(double gradient_norm, double loss);  // that changed the weights
+  void count_step(double gradient_norm, double loss);  // that changed the weights, by targets that count
   // A step that is an outlier. Returns false if as many in a row were as the window is long: then the run has changed,
   // and not a step.
   bool count_outlier();

@@ -12,6 +12,7 @@
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
 #include "libtrain/engine/restore.h"
+#include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/start_json.h"
 #include "libtrain/engine/trace_file.h"
@@ -20,6 +21,7 @@
 
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -39,6 +41,16 @@ void require_plan_read(const RunConfig& c) {
 void take_lanes_of_run(RunConfig& config, World& world, tensor::Exec& exec) {
   if ((config.lanes > 0 && !config.from_plan.decides_lanes) || config.from_checkpoint.model) return;
   take_lanes(config, value_of_rank_zero(world, exec, [&] { return lanes_of_run(config); }));
+}
+
+// Before a folder is made for the run. Of a run that goes on, the checkpoint knows how many samples were seen
+// (choose_start).
+void require_new_run_fits(const RunSetup& setup) {
+  const auto& c = setup.config;
+  std::error_code error;
+  if (resumes_named(c) || std::filesystem::exists(checkpoints_folder(c.output), error)) return;
+  require_counters(setup.plan.model, c, 0, 0);
+  require_epochs(setup.sets, c, setup.plan.sequence, 0, 0);
 }
 
 }  // namespace
@@ -113,6 +125,7 @@ RunSetup resolve(const RunConfig& asked, World& world, StartFor what, int ranks_
     require_trace_place(config);
     require_steps_to_trace(config, 0);
     setup = unlimited ? with_layout(*std::move(unlimited), config) : made(config);
+    require_new_run_fits(setup);
     return setup.identity;
   });
   const auto files = on_rank_zero(world, exec, [&] { return file_settings(config); });

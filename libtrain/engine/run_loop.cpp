@@ -94,6 +94,11 @@ RunResult RunLoop::go() {
   for (auto* group : run_.world.groups()) group->ledger().reset();
   if (run_.world.neighbours) run_.world.neighbours->reset_ledgers();
   trainer_.expert_collectives().clear_rounds();
+  if (run_.world.rank == 0 && step_ < config_.steps)
+    if (const auto few = windows_.few_targets_text(run_.setup, batches_.sizes().size_after(step_),
+                                                   batches_.sizes().samples_after(config_.steps));
+        !few.empty())
+      base::log_warning("{}", few);
   RunResult result;
   bool stopped = false;
   while (step_ < config_.steps && !stopped) stopped = !one_step(result);
@@ -195,7 +200,7 @@ bool RunLoop::finish_step(RunResult& result) {
   const double begin = std::max(outcome.begun, finished_at_);
   ++step_;
   ++steps_done_;
-  if (!skipped) result.loss = outcome.loss;
+  if (!skipped && outcome.targets > 0) result.loss = outcome.loss;
   double writing = 0;
   if (config_.save_every > 0 && step_ % config_.save_every == 0 && step_ < config_.steps)
     writing = saving_->take(progress());
@@ -231,7 +236,8 @@ bool RunLoop::finish_step(RunResult& result) {
     if (!unlike_plan.empty()) base::log_warning("{}", unlike_plan);
     if (skipped)
       base::log_warning("step {} is skipped: {}; weights and states stay as they were", m.step, skip_sentence(outcome));
-    else if (const auto warning = loss_watch_.look(m.loss); !warning.empty()) base::log_warning("{}", warning);
+    else if (const auto warning = m.loss ? loss_watch_.look(*m.loss) : ""; !warning.empty())
+      base::log_warning("{}", warning);
     if (m.gates && !skipped)
       for (const auto& sentence : gate_watch_.look(*m.gates)) base::log_warning("{}", sentence);
     if (run_.listener.on_step) run_.listener.on_step(m, config_.steps);
@@ -273,7 +279,7 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   StepMetrics m;
   m.step = step_;
   m.steps = config_.steps;
-  m.loss = o.loss;
+  if (o.targets > 0) m.loss = o.loss;
   m.learning_rate = o.learning_rate;
   m.gradient_norm = o.gradient_norm;
   m.tokens_seen = progress().tokens_seen;

@@ -14,7 +14,7 @@ namespace trainyard::engine {
 struct RunResult {
   base::ExitCode code = base::ExitCode::done;
   std::int64_t step = 0;
-  std::optional<double> loss = {};          // of the last step that this start has done; none if it has done none
+  std::optional<double> loss = {};          // of the last step of this start that has one; none if no step has
   std::int64_t steps_done = 0;              // by this start
   std::string checkpoint;                   // newest that was read or published; empty: none
   std::string resume;                       // value of --resume that continues from here; empty: auto finds it

@@ -1,6 +1,7 @@
 // Sets that a run mixes must mean the same by a token.
 #include "libtrain/engine/run_sets.h"
 
+#include "libtrain/base/decimal.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
@@ -65,6 +66,10 @@ void weigh(std::vector<RunSet>& sets, const std::vector<data::NamedSet>& named, 
   for (std::size_t k = 0; k < sets.size(); ++k) sets[k].weight = weights[k];
 }
 
+std::string raw_name_of(const RunSet& set) {
+  return data::name_of({.folder = set.folder, .field = set.field, .value = set.value});
+}
+
 void require_field(const RunSet& set) {
   if (set.field.empty()) return;
   std::set<std::string> fields, values;
@@ -82,12 +87,18 @@ void require_field(const RunSet& set) {
     return base::listed(names, "and") + (all.size() > names.size() ? " and others" : "");
   };
   if (!fields.contains(set.field))
-    throw base::InputError(
-        base::text("$data {}: the set keeps no field {}", base::one_line(text_of(set)), base::excerpt(set.field)),
-        fields.empty() ? "make it with shard-data --keep-field" : "it keeps " + some(fields));
+    throw base::InputError(base::text("$data {}: the set keeps no field {}", text_of(set), base::excerpt(set.field)),
+                           fields.empty() ? "make it with shard-data --keep-field" : "it keeps " + some(fields));
   if (!values.contains(set.value))
-    throw base::InputError(base::text("$data {}: no document has this value", base::one_line(text_of(set))),
+    throw base::InputError(base::text("$data {}: no document has this value", text_of(set)),
                            "there are " + some(values));
+}
+
+// Whether so many sequences are more than `most` times all windows. Exact, because a limit may be met exactly.
+bool is_above(std::uint64_t sequences, std::int64_t windows, double most) {
+  const auto limit = base::fraction_of(most);
+  return static_cast<unsigned __int128>(sequences) * base::size(limit.denominator) >
+         static_cast<unsigned __int128>(base::size(windows)) * base::size(limit.numerator);
 }
 
 // The own names of folders; their paths where two have one name.
@@ -101,7 +112,7 @@ void name_sets(std::vector<RunSet>& sets) {
   const auto named = sets;
   for (auto& set : sets)
     if (std::count_if(named.begin(), named.end(), [&](const auto& other) { return other.name == set.name; }) > 1)
-      set.name = base::text_of_path(text_of(set));
+      set.name = base::text_of_path(raw_name_of(set));
 }
 
 }  // namespace
@@ -117,9 +128,13 @@ std::vector<std::int64_t> tokens_of_shards(const RunSet& set, const std::vector<
   return tokens;
 }
 
-std::string text_of(const RunSet& set) {
-  return data::name_of({.folder = set.folder, .field = set.field, .value = set.value});
+bool has_split(const RunSet& set, const std::vector<data::ShardEntry>& split) {
+  if (set.field.empty()) return !split.empty();
+  const auto tokens = tokens_of_shards(set, split);
+  return std::any_of(tokens.begin(), tokens.end(), [](auto n) { return n > 0; });
 }
+
+std::string text_of(const RunSet& set) { return base::one_line(raw_name_of(set)); }
 
 std::vector<RunSet> read_sets(const RunConfig& c) {
   const auto named = data::sets_of(c.data, base::setting_name("data"));
@@ -145,7 +160,8 @@ void require_answers(const RunConfig& c, const plan::ModelConfig& model, const s
   for (const auto& set : sets)
     if (!set.index.answers)
       throw base::InputError(base::text("$answers-only: {} does not say which of its tokens are answers", set.folder),
-                             "make it with shard-data --chat-template, from messages or prompts and responses");
+                             base::text("make it with shard-data --chat-template, from messages or prompts and "
+                                        "responses; or $answers-only off, where all tokens count"));
 }
 
 void require_packed(const RunConfig& c, std::int64_t sequence, const std::vector<RunSet>& sets) {
@@ -186,14 +202,15 @@ data::Mixture mixture_of(const std::vector<RunSet>& sets, std::uint64_t seed) {
 
 void require_epochs(const std::vector<RunSet>& sets, const RunConfig& c, std::int64_t sequence, std::int64_t step,
                     std::int64_t samples_seen) {
-  if (std::none_of(sets.begin(), sets.end(), [](const auto& set) { return set.most_epochs > 0; })) return;
+  const auto has_limit = [](const auto& set) { return set.most_epochs > 0; };
+  if (step >= c.steps || std::none_of(sets.begin(), sets.end(), has_limit)) return;
   const plan::BatchSizes sizes({c.global_batch, c.batch_ramp.in_samples(sequence)}, step, samples_seen);
   const auto mixture = mixture_of(sets, c.seed);
   const auto above = [&](std::int64_t steps) {  // the first set that is read too often
     const auto counts = mixture.counts(base::size(sizes.samples_after(steps)));
     for (std::size_t k = 0; k < sets.size(); ++k) {
-      const auto most = sets[k].most_epochs * static_cast<double>(data_use_of(sets[k], sequence).windows);
-      if (sets[k].most_epochs > 0 && static_cast<double>(counts[k]) > most) return static_cast<int>(k);
+      if (sets[k].most_epochs > 0 && is_above(counts[k], data_use_of(sets[k], sequence).windows, sets[k].most_epochs))
+        return static_cast<int>(k);
     }
     return -1;
   };
@@ -209,7 +226,7 @@ void require_epochs(const std::vector<RunSet>& sets, const RunConfig& c, std::in
   const auto windows = data_use_of(too_often, sequence).windows;
   throw base::UsageError(
       base::text("$steps {} read {} of {}, which has {}: {} epochs, and $max-epochs allows {}", c.steps,
-                 base::counted(static_cast<std::int64_t>(read), "sequence"), base::one_line(text_of(too_often)),
+                 base::counted(static_cast<std::int64_t>(read), "sequence"), text_of(too_often),
                  base::count_text(windows),
                  base::number_text(static_cast<double>(read) / static_cast<double>(std::max<std::int64_t>(1, windows))),
                  base::number_text(too_often.most_epochs)),

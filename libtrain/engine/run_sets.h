@@ -39,7 +39,9 @@ nlohmann::json data_identity(const std::vector<RunSet>& sets);
 
 // The tokens of each shard that the set has, of one of its splits.
 std::vector<std::int64_t> tokens_of_shards(const RunSet& set, const std::vector<data::ShardEntry>& split);
-std::string text_of(const RunSet& set);                               // as the user names it
+// Whether a split of the set has a document: of a field's value it may have none.
+bool has_split(const RunSet& set, const std::vector<data::ShardEntry>& split);
+std::string text_of(const RunSet& set);                               // as the user names it, on one line
 plan::DataUse data_use_of(const RunSet& set, std::int64_t sequence);  // of the training split
 data::Mixture mixture_of(const std::vector<RunSet>& sets, std::uint64_t seed);
 

@@ -11,23 +11,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace trainyard::engine {
 
 namespace {
 
+// Reads windows, and says which have a target that counts.
+class TargetFinder {
+ public:
+  explicit TargetFinder(data::WindowSource& windows)
+      : windows_(windows), i32_(4 * base::size(windows.sequence())), weights_(base::size(windows.sequence())) {}
+  bool has_target(std::uint64_t ordinal) {
+    const auto T = windows_.sequence();
+    windows_.fill(ordinal, {i32_.data(), i32_.data() + T, i32_.data() + 2 * T, i32_.data() + 3 * T, weights_.data()});
+    return std::any_of(weights_.begin(), weights_.end(), [](auto weight) { return weight != 0; });
+  }
+
+ private:
+  data::WindowSource& windows_;
+  std::vector<std::int32_t> i32_;
+  std::vector<std::uint8_t> weights_;
+};
+
 // Reads at most `most` windows in their order, until one has a target that counts. That is the first, except in data
 // that cannot teach. InputError if none of these has one; `what` is the name of the data.
 void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most, Counted counted) {
-  const auto T = windows.sequence();
-  std::vector<std::int32_t> i32(4 * base::size(T));
-  std::vector<std::uint8_t> weights(base::size(T));
-  const data::WindowPtrs window{i32.data(), i32.data() + T, i32.data() + 2 * T, i32.data() + 3 * T, weights.data()};
-  for (std::uint64_t w = 0; w < std::min(most, windows.count()); ++w) {
-    windows.fill(w, window);
-    if (std::any_of(weights.begin(), weights.end(), [](auto weight) { return weight != 0; })) return;
-  }
+  TargetFinder finder(windows);
+  for (std::uint64_t w = 0; w < std::min(most, windows.count()); ++w)
+    if (finder.has_target(w)) return;
   throw nothing_counts(windows.count() > most ? fmt::format("the first {} windows of {}", most, what) : what, counted);
 }
 
@@ -84,6 +97,25 @@ RunWindows::RunWindows(const RunSetup& setup) {
   if (!counts.empty()) validated_.emplace(validation_, counts);
 }
 
+std::string RunWindows::few_targets_text(const RunSetup& setup, std::int64_t batch, std::int64_t samples) {
+  const auto looked_at = std::min<std::int64_t>(200, samples);
+  constexpr double seldom = 0.01;  // steps without a target
+  const auto counted = counted_of(setup);
+  if (counted == Counted::all) return {};
+  TargetFinder finder(*mixed_);
+  std::int64_t without = 0;
+  for (std::int64_t i = 0; i < looked_at; ++i) without += finder.has_target(base::size(i)) ? 0 : 1;
+  const auto share = static_cast<double>(without) / static_cast<double>(looked_at),
+             steps = std::pow(share, static_cast<double>(batch));
+  if (steps < seldom) return {};
+  return base::text(
+      "{} of the first {} sequences of this run have no {}, so about {} % of its steps of {} have none: such a step "
+      "has "
+      "no loss, and teaches nothing; a larger $global-batch or a longer $sequence has fewer of them",
+      without, looked_at, counted == Counted::answers ? "answer" : "hidden token", std::llround(100 * steps),
+      base::counted(batch, "sequence"));
+}
+
 Counted counted_of(const RunSetup& setup) {
   return setup.masking ? Counted::hidden : setup.config.answers_only ? Counted::answers : Counted::all;
 }
@@ -91,7 +123,7 @@ Counted counted_of(const RunSetup& setup) {
 base::InputError nothing_counts(const std::string& what, Counted counted) {
   if (counted == Counted::answers)
     return base::InputError(fmt::format("no target of {} counts: none is an answer", what),
-                            base::text("give text with answers, or leave $answers-only out"));
+                            base::text("give text with answers, or $answers-only off, where all tokens count"));
   if (counted == Counted::hidden)
     return base::InputError(
         fmt::format("no target of {} counts: all tokens are ends of documents, which are never hidden", what),

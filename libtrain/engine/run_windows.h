@@ -19,6 +19,9 @@ class RunWindows {
   data::WindowSource& training() { return *mixed_; }
   data::WindowSource* validation() { return validated_ ? &*validated_ : nullptr; }  // null: there is none
   const data::Mixture& mixture() const { return mixed_->mixture(); }
+  // A warning if steps of `batch` sequences often have no target that counts, else "". It reads the first sequences of
+  // the run, which has `samples`, and only where answers or hidden tokens alone count.
+  std::string few_targets_text(const RunSetup& setup, std::int64_t batch, std::int64_t samples);
 
  private:
   std::deque<data::WindowDataset> training_, validation_;

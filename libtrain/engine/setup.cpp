@@ -7,6 +7,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/setting_text.h"
+#include "libtrain/base/text.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/identity_json.h"
 #include "libtrain/engine/masking.h"
@@ -85,7 +86,7 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
 // sequences or one micro-batch.
 std::int64_t validation_sequences_of(const RunConfig& c, const RunSet& set, std::int64_t sequence) {
   constexpr std::int64_t usual = 64;
-  if (c.validate_every == 0 || set.index.validation.empty()) return 0;
+  if (c.validate_every == 0 || !has_split(set, set.index.validation)) return 0;
   const auto there = plan::data_use(tokens_of_shards(set, set.index.validation), sequence).windows;
   if (c.validation_sequences > there)
     throw base::InputError(
@@ -292,8 +293,7 @@ void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::i
       base::text("{}$steps {} of $global-batch {} are more than {} samples, and dropout has random numbers for no more",
                  step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps,
                  plan::global_batch_text({c.global_batch, c.batch_ramp}), plan::most_samples_with_dropout),
-      base::text("fewer steps, or a model without dropout on the embedding and the branches; where the batch "
-                 "was smaller before, $change global_batch counts exactly"));
+      base::text("fewer $steps, or a model without dropout on the embedding and the branches"));
 }
 
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
@@ -306,10 +306,10 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   wrong.raise();
   s.sets = read_sets(c);
   s.index = s.sets.front().index;
-  const auto validates = [](const RunSet& set) { return !set.index.validation.empty(); };
+  const auto validates = [](const RunSet& set) { return has_split(set, set.index.validation); };
   if (c.validate_every > 0 && std::none_of(s.sets.begin(), s.sets.end(), validates))
     throw base::InputError(
-        base::text("{} has no validation split, which $validate-every needs", c.data),
+        base::text("{} has no validation split, which $validate-every needs", base::one_line(c.data)),
         base::text("make the shards with shard-data --validation 0.1, or of a text with few empty lines with "
                    "shard-data --split lines; or leave out $validate-every"));
   auto model = named_model(c);
@@ -324,12 +324,6 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   require_packed(c, s.plan.sequence, s.sets);
   refuse(plan::decision_problems(s.plan, s.lanes), base::ExitCode::usage, c);
   s.step.offload_folders = offload_folders(c, s.plan);
-  const auto changes = split_names(c.change);
-  // Otherwise only the checkpoint knows how many samples were seen (choose_start).
-  if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) {
-    require_counters(model, c, 0, 0);
-    require_epochs(s.sets, c, s.plan.sequence, 0, 0);
-  }
   auto of_sequence = c;
   of_sequence.sequence = s.plan.sequence;
   s.step.learning_rate = learning_rate_of(of_sequence);
@@ -352,7 +346,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.identity = identity_of(c, s.plan, s.index, s.masking);
   s.identity["data"] = data_identity(s.sets);
   s.step.losses_of_sequences = s.sets.size() > 1;
-  require_known_fields(s.identity, changes);
+  require_known_fields(s.identity, split_names(c.change));
   predict_within_limit(s);
   return s;
 }

@@ -285,7 +285,7 @@ void Trainer::judge(const kernels::StepNumbers& numbers, StepOutcome& outcome) {
     outcome.fate = fate_of(numbers.finite != 0, settings_.non_finite);
     if (outcome.fate == StepFate::counts) {
       loss_scale_.count_step();
-      outliers_.count_step(numbers.gradient_norm, numbers.loss);
+      if (numbers.targets > 0) outliers_.count_step(numbers.gradient_norm, numbers.loss);
     } else if (outcome.fate == StepFate::skipped && !loss_scale_.count_overflow()) {
       outcome.fate = StepFate::ends_run;
     }

@@ -46,8 +46,8 @@ struct StepSettings : params::OptimizerSettings {
 struct StepOutcome {
   StepFate fate = StepFate::counts;
   double loss = 0, gradient_norm = 0, learning_rate = 0;
-  double loss_scale = 0;  // of this step; 0: losses are not scaled
-  std::int64_t targets = 0;
+  double loss_scale = 0;                            // of this step; 0: losses are not scaled
+  std::int64_t targets = 0;                         // that count; of none there is no loss, and `loss` is 0
   std::span<const std::int64_t> gate_records = {};  // of gate_record_shape; valid until the next step begins
   std::int64_t expert_rounds = 0;                   // dispatch rounds of the layer that took most in a pass; 0: none
   double begun = 0;                                 // when the host began the step, in seconds of a steady clock

@@ -18,6 +18,16 @@ TEST(Decimal, IsTheFractionThatIsWritten) {
   EXPECT_EQ(decimal_of("1.2"), (Fraction{6, 5}));
 }
 
+TEST(Decimal, IsTheFractionThatANumberWasReadFrom) {
+  EXPECT_EQ(fraction_of(0.29), (Fraction{29, 100}));
+  EXPECT_EQ(fraction_of(2.5), (Fraction{5, 2}));
+  EXPECT_EQ(fraction_of(123456789.29), (Fraction{12345678929, 100}));
+  EXPECT_EQ(fraction_of(1e9), (Fraction{1'000'000'000, 1}));
+  EXPECT_EQ(fraction_of(1e-5), (Fraction{1, 100'000}));
+  EXPECT_EQ(fraction_of(1e-12), (Fraction{1, 1'000'000'000}));
+  EXPECT_EQ(fraction_of(1.0 / 3), (Fraction{333'333'333, 1'000'000'000}));
+}
+
 TEST(Decimal, NothingElseIsOne) {
   for (const char* text :
        {"",    ".",  "1.", ".5",  "-1",  "+1",  "0",     "0.0",        "0.000000000",  "1e3", "1.5e-1",

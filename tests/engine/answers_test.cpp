@@ -53,10 +53,10 @@ TEST(Answers, HaveTheSameBitsOnEveryLayout) {
   const auto expected = runs.bits(one, runs.run(one, {}));
   int without = 0;
   for (const auto& line : SmallRun::metrics(one)) {
-    ASSERT_TRUE(line["loss"].is_number() && line["gradient_norm"].is_number()) << line;
-    if (line["loss"] != 0.0) continue;
-    EXPECT_EQ(line["gradient_norm"], 0.0);
-    ++without;
+    ASSERT_TRUE(line["gradient_norm"].is_number()) << line;
+    EXPECT_EQ(line.contains("loss"), line["gradient_norm"] != 0.0) << line;
+    if (line.contains("loss")) EXPECT_GT(line["loss"], 1) << line;
+    else ++without;
   }
   EXPECT_GT(without, 0);  // no step of the three sequences has an answer
   EXPECT_LT(without, 8);
@@ -69,6 +69,43 @@ TEST(Answers, HaveTheSameBitsOnEveryLayout) {
     const auto c = config(runs, data, fmt::format("layout-{}", ++n));
     EXPECT_EQ(runs.bits(c, runs.run(c, layout)), expected) << n;
   }
+}
+
+// Steps without an answer are no measure for those with one.
+TEST(Answers, AStepWithoutOneEntersNoWatch) {
+  SmallRun runs;
+  auto c = config(runs, write_set(runs, "chat", 5, false), "watched");
+  c.steps = 60, c.global_batch = 1, c.learning_rate = 1e-4, c.skip_outliers = "norm:20,loss:2,window:4";
+  ::testing::internal::CaptureStderr();
+  const auto done = runs.run(c, {});
+  const auto said = ::testing::internal::GetCapturedStderr();
+  int with = 0;
+  for (const auto& line : SmallRun::metrics(c)) {
+    EXPECT_FALSE(line.contains("outlier")) << line;
+    with += line.contains("loss") ? 1 : 0;
+  }
+  EXPECT_GE(with, 5);
+  EXPECT_LT(with, 30);
+  EXPECT_GT(done.loss.value_or(0), 1);
+  const auto window = checkpoint::read_state(done.checkpoint).outlier_window;
+  ASSERT_TRUE(window);
+  ASSERT_EQ(window->losses.size(), 4u);
+  for (const auto* values : {&window->losses, &window->gradient_norms})
+    for (const double value : *values) EXPECT_GT(value, 0.1);
+  EXPECT_EQ(said.find("diverged"), std::string::npos) << said;
+  EXPECT_NE(said.find(fmt::format("{} of the first 60 sequences of this run have no answer", 60 - with)),
+            std::string::npos)
+      << said;
+}
+
+TEST(Answers, NobodyIsWarnedWhereEachStepHasOne) {
+  SmallRun runs;
+  auto c = config(runs, write_set(runs, "chat", 1, false), "most");
+  c.global_batch = 14;  // a third of the sequences has no answer
+  ::testing::internal::CaptureStderr();
+  runs.run(c, {});
+  const auto said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said.find("have no answer"), std::string::npos) << said;
 }
 
 // The losses of answers and of all other tokens add up to the loss of all tokens.
@@ -91,6 +128,12 @@ TEST(Answers, AndAllOtherTokensAreAllTokens) {
   };
   const auto all = evaluate(data, false), answers = evaluate(data, {}), others = evaluate(inverted, {});
   EXPECT_EQ(all.tokens, answers.tokens + others.tokens);
+  EXPECT_FALSE(all.answers_only);
+  EXPECT_TRUE(answers.answers_only) << "as the run";
+  const auto unmarked = (runs.folder() / "data").string();
+  const auto refused = testing::error_text_of([&] { evaluate(unmarked, {}); });
+  EXPECT_NE(refused.find("or --answers-only off, where all tokens count"), std::string::npos) << refused;
+  EXPECT_FALSE(evaluate(unmarked, false).answers_only);
   EXPECT_GT(answers.tokens, 100);
   EXPECT_GT(others.tokens, 100);
   EXPECT_NEAR(all.loss * static_cast<double>(all.tokens),
@@ -116,7 +159,7 @@ TEST(Answers, AreRefusedWhereNothingMarksThem) {
   c.sequence = 20;
   EXPECT_EQ(refusal(runs, c), "not refused");
   const auto line = nlohmann::json(SmallRun::metrics(c).back());
-  EXPECT_TRUE(line["loss"].is_number());
+  EXPECT_TRUE(line["gradient_norm"].is_number());
 }
 
 // A run without the setting does not know it, and a resume may not begin with it.

@@ -36,7 +36,8 @@ TEST(LossWatch, WarnsOnceWhenTheMeanOfTenIsAFifthAboveTheFirst) {
   LossWatch watch;
   std::string text;
   for (int i = 0; i < 12; ++i) text += watch.look(i == 0 ? 5 : 500);
-  EXPECT_NE(text.find("rose from 5 at the first step"), std::string::npos) << text;
+  EXPECT_NE(text.find("rose from 5, the first of this start, to 450.5, the mean of the last 10"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("--learning-rate"), std::string::npos) << text;
 }
 
@@ -56,6 +57,9 @@ TEST(Explosion, NamesTheLastStepBeforeTheRise) {
   std::ofstream(scratch.path + "/metrics.jsonl", std::ios::app)
       << "{\"step\":4,\"loss\":400,\"outlier\":\"loss\",\"outlier_limit\":10}\n";
   EXPECT_EQ(explosion_sentence(scratch.path + "/metrics.jsonl"), "") << "a skipped step changed nothing";
+  std::ofstream(scratch.path + "/metrics.jsonl", std::ios::app)
+      << "{\"step\":5,\"gradient_norm\":0.0}\n{\"step\":6,\"loss\":5.6}\n";
+  EXPECT_EQ(explosion_sentence(scratch.path + "/metrics.jsonl"), "") << "a step without targets has no loss";
 }
 
 }  // namespace

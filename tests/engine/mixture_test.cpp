@@ -143,6 +143,14 @@ TEST(MixedRuns, ValidateEachSetAsAnEvaluationDoes) {
   ASSERT_EQ(of_one.size(), 1u);
   EXPECT_EQ(of_one[0].data, mixed.code);
   EXPECT_EQ(of_one[0].loss, sets[1].loss);
+  e.given = {}, e.sequences = 100;  // the first set has as many, the second has not
+  int printed = 0;
+  comm::run_ranks(1, [&](int rank, comm::ThreadsWorld& world) {
+    auto w = engine::make_world("threads", rank, plan::replicas_of(1, 1), world.factory(rank));
+    EXPECT_THROW(engine::evaluate_sets(e, w, nullptr, [&](const auto&) { ++printed; }), base::Error);
+  });
+  EXPECT_EQ(printed, 0) << "of a set before the one that is refused";
+  e.sequences = 4;
   double sum = 0;
   for (const auto& [at, folder] : {std::pair{0u, mixed.base}, std::pair{1u, mixed.code}}) {
     e.given = {"data"}, e.run.data = folder;
@@ -192,6 +200,35 @@ TEST(MixedRuns, NothingIsReadMoreOftenThanAllowed) {
   EXPECT_TRUE(has(mixed.refusal(c), "at most --steps 4")) << mixed.refusal(c);  // 6 of 56 sequences
   c.steps = 4;
   EXPECT_EQ(mixed.runs.run(c, {}).step, 4);
+}
+
+TEST(MixedRuns, ALimitOfEpochsMayBeMetExactly) {
+  Mixed mixed;
+  auto c = mixed.config("exact");
+  c.data = mixed.small, c.sequence = 7, c.validate_every = 0;  // 50 windows; 0.58 * 50 is below 29 in binary
+  c.global_batch = c.micro_batch = 1, c.steps = 29, c.max_epochs = 0.58;
+  EXPECT_EQ(mixed.runs.run(c, {}).step, 29);
+  c.output += "-own", c.data += "::0.58", c.max_epochs = 0;
+  EXPECT_EQ(mixed.runs.run(c, {}).step, 29);
+  c.output += "-more", c.steps = 30;
+  EXPECT_TRUE(has(mixed.refusal(c), "30 sequences")) << mixed.refusal(c);
+}
+
+// The batch of today is not the batch of the steps before.
+TEST(MixedRuns, AResumeCountsWhatWasRead) {
+  Mixed mixed;
+  auto c = mixed.config("resumed");
+  c.data = mixed.small, c.validate_every = 0, c.max_epochs = 1.5;  // 15 sequences
+  c.global_batch = 2, c.micro_batch = 1, c.stop_after = 3;
+  mixed.runs.run(c, {});
+  c.global_batch = 3, c.stop_after = 5, c.change = "global_batch";
+  mixed.runs.run(c, {});
+  c.stop_after = 0, c.change = "steps", c.steps = 7;
+  EXPECT_TRUE(has(mixed.refusal(c), "--steps 7 read 18 sequences")) << mixed.refusal(c);
+  c.change.clear(), c.steps = 6;
+  EXPECT_EQ(mixed.runs.run(c, {}).step, 6);
+  c.max_epochs = 0.1;
+  EXPECT_EQ(mixed.runs.run(c, {}).step, 6) << "nothing is left to read";
 }
 
 TEST(MixedRuns, SetsMustGoTogether) {
@@ -285,6 +322,53 @@ TEST(MixedRuns, ASetMayHaveTheDocumentsOfOneValue) {
   }
   write("all", labels);
   EXPECT_EQ(runs.run(c, {}).step, 4);
+}
+
+// A value without a document in the split is a set without the split.
+TEST(MixedRuns, AValueMayHaveNoValidation) {
+  SmallRun runs;
+  const auto tokenizer = data::make_tokenizer("bytes");
+  const auto folder = (runs.folder() / "values").string();
+  testing::fs::create_directories(folder);
+  data::SetIndex index;
+  index.vocabulary = tokenizer->vocabulary(), index.end_of_document = tokenizer->end_of_document();
+  for (const std::string split : {"train", "validation"}) {
+    data::ShardWriter writer(folder, split, *tokenizer, 100000);
+    writer.keep_fields({"lang"});
+    for (std::uint64_t d = 0; d < 20; ++d) {
+      std::vector<std::int32_t> document(40, static_cast<std::int32_t>('a' + d));
+      document.push_back(tokenizer->end_of_document());
+      const std::vector<std::string> lang{split == "train" && d % 2 == 0 ? "e\nn" : "de"};
+      writer.add(document, "", {.fields = lang});
+    }
+    (split == "train" ? index.train : index.validation) = writer.finish();
+  }
+  base::write_file(folder + "/index.json", data::index_to_json(index).dump());
+  auto c = runs.config("run");
+  c.data = folder + "[lang=e\nn]:0.5," + folder + "[lang=de]:0.5";
+  c.steps = 2, c.global_batch = 4, c.validate_every = 2, c.validation_sequences = 4;
+  runs.run(c, {});
+  const auto line = SmallRun::metrics(c).back();
+  EXPECT_FALSE(line["sets"][0].contains("validation_loss"));
+  EXPECT_EQ(line["sets"][1]["validation_loss"], line["validation_loss"]);
+  engine::EvaluateConfig e;
+  e.checkpoint = c.output, e.run.device = "cpu", e.run.hang_timeout = 120;
+  std::vector<engine::Evaluation> found;
+  const auto evaluate = [&] {
+    comm::run_ranks(1, [&](int rank, comm::ThreadsWorld& world) {
+      auto w = engine::make_world("threads", rank, plan::replicas_of(1, 1), world.factory(rank));
+      found = engine::evaluate_sets(e, w, nullptr);
+    });
+  };
+  evaluate();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].data, folder + "[lang=de]");
+  e.given = {"data"}, e.run.data = folder + "[lang=e\nn]";
+  const auto none = folder + "[lang=e\\nn] has no validation split";
+  EXPECT_TRUE(has(testing::error_text_of(evaluate), none)) << testing::error_text_of(evaluate);
+  c.data = e.run.data, c.output += "-alone";
+  const auto refused = testing::error_text_of([&] { runs.run(c, {}); });
+  EXPECT_TRUE(has(refused, none)) << refused;
 }
 
 }  // namespace mixed_runs_test

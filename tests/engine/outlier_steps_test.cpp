@@ -2,6 +2,8 @@
 #include "libtrain/engine/outlier_steps.h"
 #include "libtrain/base/statistics.h"
 
+#include "kernels/square_sum/square_sum.h"
+#include "kernels/step_numbers/step_numbers_args.h"
 #include "libtrain/base/error.h"
 #include "libtrain/engine/restore.h"
 #include "tests/engine/small_run.h"
@@ -115,6 +117,24 @@ TEST(OutlierSteps, HasLimitsOnceTheWindowIsFull) {
   none.count_step(1, 1);
   EXPECT_EQ(none.limits().most_norm, 0);
   EXPECT_FALSE(none.stored());
+}
+
+// The gradient of a balance loss is there without a target, but it is no mean over targets.
+TEST(OutlierSteps, AStepWithoutTargetsIsNone) {
+  kernels::FixedPointSum squares;
+  squares.limbs[12] = 1;  // 2^86
+  const auto outlier_of = [&](double targets) {
+    const double pair[2] = {0, targets};
+    kernels::StepNumbers out;
+    kernels::StepNumbersArgs args;
+    args.losses = pair, args.places = args.micros = 1, args.limbs = squares.limbs.data(), args.out = &out;
+    args.rows.ranks = 1, args.most_norm = 1;
+    kernels::make_step_numbers(args);
+    EXPECT_GT(out.gradient_norm, 1);
+    return out.outlier;
+  };
+  EXPECT_EQ(outlier_of(1), 1);
+  EXPECT_EQ(outlier_of(0), 0);
 }
 
 TEST(OutlierSteps, EndsARunWithAsManySkipsInARowAsTheWindowIsLong) {

@@ -153,7 +153,8 @@ class SmallRun {
   std::string bits(const engine::RunConfig& c, const engine::RunResult& r) const {
     std::string out;
     for (const auto& j : metrics(c))
-      out += fmt::format("{} {} {}\n", j["step"].dump(), j["loss"].dump(), j["gradient_norm"].dump());
+      out += fmt::format("{} {} {}\n", j["step"].dump(), j.value("loss", nlohmann::json()).dump(),
+                         j["gradient_norm"].dump());
     checkpoint::Reader reader(r.checkpoint);
     for (const auto& t : reader.tensors()) out += fmt::format("{} {:016x}\n", t.path, t.fingerprint);
     return out;

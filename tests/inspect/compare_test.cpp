@@ -76,6 +76,30 @@ TEST_F(Runs, TheFirstDifferentBitIsFound) {
   EXPECT_EQ(report({a, validation}).json["runs"][1]["against_first"]["first_difference"]["step"], 4);
 }
 
+// A step of which no token counts has no loss, and is no step to compare losses at.
+TEST_F(Runs, StepsWithoutALoss) {
+  const auto text = [](std::int64_t last, std::int64_t without) {
+    std::string out;
+    for (std::int64_t step = 1; step <= last; ++step) {
+      auto m = lines::of_step(step);
+      if (step >= without) m.loss.reset();
+      out += engine::to_json_line(m) + "\n";
+    }
+    return out;
+  };
+  const auto a = put("a", text(8, 9)), b = put("b", text(9, 6)), none = put("none", text(8, 1));
+  const auto r = report({a, b});
+  EXPECT_EQ(r.json["last_common_step"], 5);
+  EXPECT_EQ(r.json["runs"][1]["loss"], 1.0);
+  EXPECT_EQ(r.json["runs"][1]["loss_at_last_common_step"], 1.0);
+  EXPECT_EQ(r.json["runs"][1]["difference"], 0.0);
+  EXPECT_NE(r.text.find("at 5"), std::string::npos) << r.text;
+  const auto empty = report({a, none});
+  EXPECT_EQ(empty.json["last_common_step"], 8);
+  EXPECT_TRUE(empty.json["runs"][1]["loss"].is_null());
+  EXPECT_TRUE(empty.json["runs"][1]["difference"].is_null());
+}
+
 TEST_F(Runs, OddRuns) {
   const auto a = put("a", lines::text(1, 6)), late = put("late", lines::text(40, 44)),
              one = put("one", lines::text(3, 3)),

@@ -150,6 +150,22 @@ TEST_F(Export, EveryNumberOfEveryLine) {
   EXPECT_NE(fs::path(path).filename().string().find("tfevents"), std::string::npos);
 }
 
+TEST_F(Export, EachSetOfAMixture) {
+  auto m = lines::of_step(4);
+  m.sets = {{.name = "wiki", .tokens = 9, .loss = 1.5, .epochs = 0.25, .validation_loss = 1.75}, {.name = "a\nb"}};
+  spit(metrics, engine::to_json_line(m) + "\n{\"step\":5,\"sets\":[7,{\"set\":1,\"loss\":2}]}\n");
+  const auto events = events_of(slurp(inspect::export_tensorboard(run, place)));
+  ASSERT_EQ(events.size(), 3u);
+  const auto& values = events[1].values;
+  EXPECT_EQ(values.at("loss/train/wiki"), 1.5f);
+  EXPECT_EQ(values.at("loss/validation/wiki"), 1.75f);
+  EXPECT_EQ(values.at("progress/epochs/wiki"), 0.25f);
+  EXPECT_EQ(values.at("progress/epochs/a\\nb"), 0.0f);
+  EXPECT_EQ(values.count("loss/train/a\\nb"), 0u) << "no target of the set counts in this step";
+  EXPECT_EQ(values.at("loss/train"), 1.25f);
+  EXPECT_TRUE(events[2].values.empty());
+}
+
 TEST_F(Export, OddLines) {
   spit(metrics,
        "{\"step\":1,\"loss\":\"-inf\",\"a\\nb\\u001b\":1e300}\n\n{\"step\":9223372036854775807,\"loss\":\"nan\"}\n{"

@@ -225,6 +225,17 @@ TEST(Picture, SaysEverythingAndFitsItsWindow) {
       }
 }
 
+TEST(Picture, OfAStepWithoutALoss) {
+  auto m = lines::of_step(10);
+  m.loss.reset();
+  const auto w = watched(lines::text(1, 9) + engine::to_json_line(m) + "\n");
+  EXPECT_EQ(inspect::line_of(w).find("step 10/20  no loss  val 0.688  500 tokens/s"), 0u) << inspect::line_of(w);
+  const auto picture = inspect::picture_of(w, {100, 40}, tools::Glyphs::ascii, 0);
+  EXPECT_NE(picture.find("loss        0.556 at step 9  validation"), std::string::npos) << picture;
+  tools::StepLine line;
+  EXPECT_EQ(line.text(m, 20).find("step 10/20  no loss  500 tokens/s"), 0u) << line.text(m, 20);
+}
+
 // A validation's seconds are in no step's time, but they count in the time left and in the time of later steps.
 TEST(Picture, ValidationsTakeTime) {
   std::string text;

@@ -109,9 +109,22 @@ expect 3 $(ranks 2 "${evaluate[@]}" --data torn --evaluate-split train); said 't
 expect 0 inspect data/train/shard-00000.h5; said 'split train'
 expect 0 inspect torn/train/shard-00000.h5
 expect 3 inspect --verify torn/train/shard-00000.h5; said 'train/shard-00000.h5'
+# Without an index nothing can be compared, except in the folder above.
+cp -r data/train bare
+expect 0 inspect --verify bare; said 'without an index.json nothing was compared$'
+expect 0 inspect --verify data/train; said 'nothing was compared; inspect --verify data compares all checksums'
 cp -r run $'r\xff'
 expect 0 train --evaluate $'r\xff' --threads 1 --json
 jq -e '.checkpoint | startswith("percent:r%FF/")' out >/dev/null || fail "a path that is not UTF-8"
+# Names of sets are shown on one line.
+cp -r data $'da\n\eta'
+expect 0 train --evaluate run --threads 1 --progress never --data $'da\n\eta'; said 'data            da\\n\\x1bta: '
+# Answers alone, as in training.
+for i in 1 2 3 4 5 6 7 8; do echo '{"prompt": "Two and two?", "response": "Four."}'; done >chat.jsonl
+expect 0 shard-data --input chat.jsonl --chat-template plain --validation 0 --output chats
+expect 0 train --model gpt2-nano --data chats --sequence 32 --global-batch 2 --answers-only --document-mask on --progress never --threads 1 --steps 2 --output answers
+expect 0 train --evaluate answers --evaluate-split train --threads 1 --progress never; said 'predicted in answers, of'
+expect 0 train --evaluate answers --evaluate-split train --threads 1 --progress never --json; jq -e .answers_only out >/dev/null || fail "answers alone"
 code=0; "${evaluate[@]}" >/dev/full 2>err || code=$?
 [ $code = 4 ] || fail "a full standard output is exit $code"
 

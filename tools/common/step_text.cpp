@@ -27,9 +27,10 @@ std::string loss_text(double loss) {
 
 std::string step_text(const StepNow& now) {
   const auto line = [&](const std::string& shares, const std::string& rate) {
-    return fmt::format("step {}{}  loss {}{}{}{}{}", now.step, now.steps > 0 ? fmt::format("/{}", now.steps) : "",
-                       loss_text(now.loss), now.validation ? fmt::format("  val {}", loss_text(*now.validation)) : "",
-                       shares, rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
+    return fmt::format("step {}{}  {}{}{}{}{}", now.step, now.steps > 0 ? fmt::format("/{}", now.steps) : "",
+                       now.loss ? "loss " + loss_text(*now.loss) : "no loss",
+                       now.validation ? fmt::format("  val {}", loss_text(*now.validation)) : "", shares, rate,
+                       now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
   };
   const auto rate = fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s"));
   std::string load, drop;

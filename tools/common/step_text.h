@@ -9,7 +9,7 @@ namespace trainyard::tools {
 
 struct StepNow {
   std::int64_t step = 0, steps = 0;  // steps: of the whole run; 0 if unknown
-  double loss = 0;
+  std::optional<double> loss;        // of this step; none if no token of it counts
   std::optional<double> validation;  // the latest one
   double tokens_per_second = 0, seconds_left = 0;
   struct Experts {

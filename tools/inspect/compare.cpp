@@ -43,13 +43,21 @@ const Sample* at_step(const History& h, std::int64_t step) {
   return found != h.samples.end() && found->step == step ? &*found : nullptr;
 }
 
-// The last step up to `most` that all runs have; -1 if there is none.
+// The last step up to `most` that all runs have, with a loss if there is one; -1 if they have none in common.
 std::int64_t last_of_all(const std::vector<NamedHistory>& runs, std::int64_t most) {
-  for (auto s = runs[0].history.samples.rbegin(); s != runs[0].history.samples.rend(); ++s)
-    if (s->step <= most && std::all_of(runs.begin(), runs.end(),
-                                       [&](const NamedHistory& r) { return at_step(r.history, s->step) != nullptr; }))
-      return s->step;
-  return -1;
+  std::int64_t last = -1;
+  for (auto s = runs[0].history.samples.rbegin(); s != runs[0].history.samples.rend(); ++s) {
+    const auto all = [&](const auto& has) {
+      return std::all_of(runs.begin(), runs.end(), [&](const NamedHistory& r) {
+        const auto* there = at_step(r.history, s->step);
+        return there != nullptr && has(*there);
+      });
+    };
+    if (s->step > most || !all([](const Sample&) { return true; })) continue;
+    if (all([](const Sample& there) { return there.loss.has_value(); })) return s->step;
+    last = std::max(last, s->step);
+  }
+  return last;
 }
 
 double median(std::vector<double> values) {
@@ -225,7 +233,8 @@ Report comparison_report(const std::vector<NamedHistory>& runs, Across across) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& h = runs[i].history;
     const auto validation = curve_of(h, Across::step, &Sample::validation_loss);
-    const double common = loss_at(h), speed = speed_of(h), latest = h.samples.back().loss.value_or(absent);
+    const auto* newest = latest_loss(h);
+    const double common = loss_at(h), speed = speed_of(h), latest = newest == nullptr ? absent : *newest->loss;
     rows.push_back(
         {std::string(1, curves[i].letter), runs[i].name, human_count(h.samples.back().step), number_text(latest),
          last < 0 ? "-" : number_text(common), last < 0 || i == 0 ? "-" : signed_number(common - first),

@@ -83,7 +83,7 @@ bool is_event_file(const std::string& beginning) {
 // The keys that train writes into a line.
 std::set<std::string> keys_of_train() {
   engine::StepMetrics all;
-  all.steps = 1, all.validation_loss = 0, all.gates.emplace(), all.time = all.host = "x";
+  all.steps = 1, all.loss = 0, all.validation_loss = 0, all.gates.emplace(), all.time = all.host = "x";
   all.skipped_steps = 1, all.loss_scale = 1, all.save_seconds = 0, all.expert_rounds = 1, all.disk_wait_seconds = 0,
   all.outlier = "loss", all.predicted_step_seconds = 0, all.sets.emplace_back();
   const auto line = nlohmann::json::parse(engine::to_json_line(all));
@@ -102,6 +102,21 @@ bool is_metrics_csv(const std::string& beginning) {
   for (bool first = true; std::getline(header, column, ','); first = false)
     if (first ? column != "step" : !known.contains(column)) return false;
   return feed > 0 && beginning[feed - 1] != ',';
+}
+
+// What a run that mixes sets says of each.
+void add_sets(const nlohmann::ordered_json& line, std::vector<io::TaggedValue>& values) {
+  const auto sets = line.find("sets");
+  if (sets == line.end() || !sets->is_array()) return;
+  for (const auto& set : *sets) {
+    const auto name = set.find("set");
+    if (!set.is_object() || name == set.end() || !name->is_string()) continue;
+    for (const auto& [key, tag] : {std::pair("loss", "loss/train"), std::pair("validation_loss", "loss/validation"),
+                                   std::pair("epochs", "progress/epochs")})
+      if (const auto number = number_at(set, key))
+        values.push_back({fmt::format("{}/{}", tag, base::one_line(name->get_ref<const std::string&>())),
+                          static_cast<float>(*number)});
+  }
 }
 
 }  // namespace
@@ -155,6 +170,7 @@ std::string export_tensorboard(const std::string& run, const std::string& folder
         for (const char* key : {"dropped_share", "fullest"})
           if (const auto number = number_at(*experts, key))
             values.push_back({fmt::format("experts/{}", key), static_cast<float>(*number)});
+      add_sets(line.values, values);
       if (const auto found = line.values.find("time"); found != line.values.end() && found->is_string())
         time = base::seconds_of_utc(found->get_ref<const std::string&>()).value_or(time);
       out += io::event_record(time, line.step, values);

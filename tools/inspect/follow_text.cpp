@@ -49,6 +49,13 @@ Validations validations_of(const History& h) {
   return v;
 }
 
+std::string latest_loss_text(const History& h) {
+  const auto* latest = latest_loss(h);
+  if (latest == nullptr) return "?";
+  return tools::loss_text(*latest->loss) +
+         (latest == &h.samples.back() ? "" : fmt::format(" at step {}", human_count(latest->step)));
+}
+
 double seconds_left(const Watched& run, const tools::StepPace& pace) {
   return pace.seconds_left(run.steps - run.history.samples.back().step);
 }
@@ -147,7 +154,7 @@ std::string step_lines(const Watched& run, const tools::StepPace& pace, int colu
     if (const double left = seconds_left(run, pace); last.step < run.steps && std::isfinite(left))
       step.push_back(tools::left_text(left) + " left");
   }
-  std::vector<std::string> loss{last.loss ? tools::loss_text(*last.loss) : "?"};
+  std::vector<std::string> loss{latest_loss_text(run.history)};
   if (const auto v = validations_of(run.history); v.last) {
     loss.push_back(fmt::format("validation {} at step {}", tools::loss_text(*v.last), human_count(v.last_step)));
     if (v.best && v.best_step != v.last_step) {
@@ -191,8 +198,8 @@ std::string line_of(const Watched& run) {
   if (run.history.samples.empty()) return {};
   const auto& last = run.history.samples.back();
   const auto pace = pace_of(run);
-  return tools::step_text({last.step, run.steps, last.loss.value_or(absent), validations_of(run.history).last,
-                           pace.tokens_per_second(), seconds_left(run, pace)});
+  return tools::step_text({last.step, run.steps, last.loss, validations_of(run.history).last, pace.tokens_per_second(),
+                           seconds_left(run, pace)});
 }
 
 std::string picture_of(const Watched& run, tools::Window window, tools::Glyphs glyphs, double now) {

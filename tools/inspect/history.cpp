@@ -109,6 +109,12 @@ std::vector<Point> curve_of(const History& history, Across across, double Sample
   return out;
 }
 
+const Sample* latest_loss(const History& history) {
+  const auto& all = history.samples;
+  const auto found = std::find_if(all.rbegin(), all.rend(), [](const Sample& s) { return s.loss.has_value(); });
+  return found == all.rend() ? nullptr : &*found;
+}
+
 std::int64_t not_finite(const History& history) {
   return std::count_if(history.samples.begin(), history.samples.end(), [](const Sample& s) {
     return (s.loss && !std::isfinite(*s.loss)) || (s.validation_loss && !std::isfinite(*s.validation_loss));

@@ -54,6 +54,8 @@ std::vector<double> places(const History& history, Across across);  // x of ever
 std::string label_of(Across across);
 std::vector<Point> curve_of(const History& history, Across across, std::optional<double> Sample::*value);
 std::vector<Point> curve_of(const History& history, Across across, double Sample::*value);
+// The last line with a loss: a step of which no token counts has none. Null if there is none.
+const Sample* latest_loss(const History& history);
 std::int64_t not_finite(const History& history);  // number of losses that are not finite
 
 }  // namespace trainyard::inspect

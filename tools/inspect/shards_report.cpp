@@ -37,6 +37,12 @@ void verify_tokenizer(const std::string& folder, const data::SetIndex& index) {
         "copy it again: it is the tokenizer that the set was made with");
 }
 
+// For a part of a set, whose index lies in the folder above.
+std::string way_to_compare(const std::string& folder) {
+  const auto set = data::set_around(folder);
+  return set.empty() ? "" : fmt::format("; inspect --verify {} compares all checksums", set);
+}
+
 // What shard-data added to the tokens: which of them are answers, how they are packed, which fields are kept.
 struct Additions {
   std::int64_t answer_tokens = 0;
@@ -116,10 +122,8 @@ Report shards_report(const std::string& folder, const Options& options) {
   if (options.verify == Verify::everything)
     report.text += index.checksummed
                        ? fmt::format("\nverified: {} read, every checksum is right\n", size_phrase(read, options.sizes))
-                       : fmt::format(
-                             "\nread: {}; without an index.json nothing was compared; inspect --verify of each shard "
-                             "compares the checksums that it holds\n",
-                             size_phrase(read, options.sizes));
+                       : fmt::format("\nread: {}; without an index.json nothing was compared{}\n",
+                                     size_phrase(read, options.sizes), way_to_compare(folder));
   return report;
 }
 

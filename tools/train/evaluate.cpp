@@ -36,6 +36,7 @@ nlohmann::ordered_json to_json(const engine::Evaluation& e) {
       {"sequence", e.sequence},
       {"document_mask", e.document_mask},
       {"objective", e.objective},
+      {"answers_only", e.answers_only},
       {"mask_rate", is_masked(e) ? nlohmann::ordered_json(e.mask_rate) : nlohmann::ordered_json()},
       {"mask_words", is_masked(e) ? nlohmann::ordered_json(e.mask_words) : nlohmann::ordered_json()},
       {"sequences", e.sequences},
@@ -70,11 +71,14 @@ std::string memory_text(const engine::Evaluation& e) {
 std::string to_text(const engine::Evaluation& e) {
   const auto row = [](const char* name, const std::string& value) { return fmt::format("{:<16}{}\n", name, value); };
   const auto bits = e.bits_per_byte();
-  return row("checkpoint", fmt::format("{} (step {}, computed in {})", e.checkpoint, e.step, e.dtype)) +
-         row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", e.data, e.sequences,
+  return row("checkpoint", fmt::format("{} (step {}, computed in {})", base::one_line(e.checkpoint), e.step, e.dtype)) +
+         row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", base::one_line(e.data), e.sequences,
                                  e.sequences == 1 ? "" : "s", e.sequence, e.split)) +
          row("tokens", fmt::format("{} {}, of {} in the split", e.tokens,
-                                   is_masked(e) ? "hidden and predicted" : "predicted", e.split_tokens)) +
+                                   is_masked(e)     ? "hidden and predicted"
+                                   : e.answers_only ? "predicted in answers"
+                                                    : "predicted",
+                                   e.split_tokens)) +
          (is_masked(e) ? row("hidden", fmt::format("{}, chosen at a rate of {}",
                                                    e.mask_words == "on" ? "words" : "tokens", e.mask_rate))
                        : "") +
