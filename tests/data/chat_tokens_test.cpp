@@ -132,4 +132,16 @@ TEST_F(ChatTokens, OfATemplateWhereSpecialTokensAreText) {
   EXPECT_GT(same, 250);
 }
 
+// A long text is given to SentencePiece in parts, which the tokens do not show.
+TEST_F(ChatTokens, OfALongTextAreThoseOfOneText) {
+  std::string words, letters;
+  for (int i = 0; i < 40000; ++i) words += "ab " + std::to_string(i) + (i % 50 == 0 ? "  \n" : " "), letters += "abc";
+  for (const auto* name : {"unigram", "bpe", "no_prefix"})
+    for (const auto& text : {words, letters}) {
+      Ids ids;
+      tokenizer(name).encode(text, ids);
+      EXPECT_TRUE(tokenizer(name).decode(ids) == text) << name << ": " << text.substr(0, 9);
+    }
+}
+
 }  // namespace chat_tokens_test

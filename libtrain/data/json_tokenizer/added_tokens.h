@@ -3,7 +3,6 @@
 
 #include "libtrain/data/bpe/unicode_classes.h"
 #include "libtrain/data/json_tokenizer/normalizers.h"
-#include "libtrain/data/tokenizer.h"
 
 #include <array>
 #include <cstdint>
@@ -85,21 +84,21 @@ class AddedTokens {
   // Borrows the normalizers. InputError for a token of which nothing stays; `where` names the file.
   AddedTokens(std::vector<AddedToken> tokens, const Normalizers& normalizers, const std::string& where);
   // Calls text(part) and token(id) in the order of the text. Texts of parts are not empty. `all` goes on behind
-  // before.text, unless that is empty.
+  // `before`, unless that is empty.
   struct Part {
     std::string_view text;
     bool at_start = false;         // it begins with the first character of the document
     std::string_view before = {};  // what it goes on behind, as normalized
   };
-  template <class PartOfText, class Token>
-  void cut(std::string_view all, const Tokenizer::Before& before, const PartOfText& text, const Token& token) const {
-    const auto behind = first_.last_text(before.text);
+  template <class PartOfText, class Token> void cut(std::string_view all, std::string_view before, bool document_begins,
+                                                    const PartOfText& text, const Token& token) const {
+    const auto behind = first_.last_text(before);
     first_.cut(
         all,
         [&](std::string_view raw) {
           const bool first = raw.data() == all.data();
           const Continued continued(normalizers_, first ? behind : std::string_view(), raw,
-                                    first && before.document_begins && before.text.empty());
+                                    first && document_begins && before.empty());
           const auto normal = continued.normal();
           const auto normal_before = second_.last_text(continued.before());
           if (normal.empty()) return;

@@ -113,7 +113,7 @@ class JsonTokenizer : public Tokenizer {
                              "convert it: iconv -t UTF-8");
     auto memory = memories_.take(parts_);
     added_.cut(
-        text, before,
+        text, before.text, before.document_begins,
         [&](const AddedTokens::Part& part) {
           const auto begin = part.at_start ? Begin::document : goes_on(part, *memory) ? Begin::nothing : Begin::text;
           run_cutters(parts_.cutters, 0, part.text, begin, memory->steps,
