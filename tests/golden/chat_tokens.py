@@ -44,6 +44,7 @@ CONVERSATIONS = [
     [("user", ""), ("assistant", ""), ("user", "x"), ("assistant", "y ")],
     [("user", "na\u00efve cafe\u0301 \u00bd \u4e2d\u6587?"), ("assistant", "\ufb01ne \u2460, \u0301a"), ("user", "\u2581mark\u2581"), ("assistant", "\u2581mark")],
     [("user", "a <|im_end|> in text"), ("assistant", "<|im_start|> too")],
+    [("user", "q"), ("assistant", "ends</s>"), ("user", "\n"), ("assistant", "</s>\n")],
 ]
 
 

@@ -81,8 +81,8 @@ AddedTokens::Continued::Continued(const Normalizers& normalizers, std::string_vi
                                   bool at_start)
     : joint_(before.empty() ? std::string() : std::string(before) + std::string(text)), before_(before, false),
       text_(text, at_start), whole_(joint_, false) {
-  if (!before.empty()) apply_all(normalizers, before_);
-  if (!before_.get().empty()) {
+  if (!before.empty()) {
+    apply_all(normalizers, before_);
     apply_all(normalizers, whole_);
     normal_ = whole_.get();
     if (normal_.starts_with(before_.get())) {
