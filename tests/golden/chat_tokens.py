@@ -104,9 +104,10 @@ def sentencepiece_encoder(model, control):
                 ids.append(whole.piece_to_id(part))
                 offsets.append((at, at + len(part)))
             elif part:
+                characters = lambda n: at + len(part.encode()[:n].decode(errors="ignore"))   # offsets are in bytes
                 for p in (whole if at == 0 else inside).encode(part, return_type="proto").pieces:
                     ids.append(p.id)
-                    offsets.append((at + p.begin, at + p.end))
+                    offsets.append((characters(p.begin), characters(p.end)))
             at += len(part)
         return ids, offsets
 
