@@ -95,7 +95,8 @@ AddedTokens::Continued::Continued(const Normalizers& normalizers, std::string_vi
   normal_ = text_.get();
 }
 
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizers& normalizers, const std::string& where)
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizers& normalizers,
+                         const std::string& where)
     : normalizers_(normalizers), first_(tokens, false), second_(normalized(tokens, normalizers, where), true) {}
 
 std::vector<AddedToken> AddedTokens::normalized(std::vector<AddedToken> tokens, const Normalizers& normalizers,

@@ -82,7 +82,7 @@ class TokenTree {
 class AddedTokens {
  public:
   // Borrows the normalizers. InputError for a token of which nothing stays; `where` names the file.
-  AddedTokens(std::vector<AddedToken> tokens, const Normalizers& normalizers, const std::string& where);
+  AddedTokens(const std::vector<AddedToken>& tokens, const Normalizers& normalizers, const std::string& where);
   // Calls text(part) and token(id) in the order of the text. Texts of parts are not empty. `all` goes on behind
   // `before`, unless that is empty.
   struct Part {
