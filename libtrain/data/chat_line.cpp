@@ -61,8 +61,12 @@ std::string add_list(const ChatTemplate& chat, const element& list, const ListNa
 
 std::string add_pair(const ChatTemplate& chat, const simdjson::dom::object& object,
                      std::vector<ChatMessage>& messages) {
-  const auto prompt = last_of(object, "prompt"), response = last_of(object, "response"),
-             completion = last_of(object, "completion");
+  const auto not_null = [&](std::string_view key) {
+    auto value = last_of(object, key);
+    if (value && value->is_null()) value.reset();
+    return value;
+  };
+  const auto prompt = not_null("prompt"), response = not_null("response"), completion = not_null("completion");
   if (!prompt && !response && !completion) return "no key 'messages' or 'conversations', nor 'prompt' and 'response'";
   if (response && completion) return "keys 'response' and 'completion' are both there";
   auto reason = add_message(chat.role("user"), "user", prompt, "prompt", messages);

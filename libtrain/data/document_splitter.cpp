@@ -5,7 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/data/chat_line.h"
-#include "libtrain/data/json_line.h"
+#include "libtrain/data/json_selection.h"
 
 #include <simdjson.h>
 
@@ -235,10 +235,13 @@ class DocumentSplitter::Work {
     if (parser_seen_ > lasting_parser) parser_ = simdjson::dom::parser(), parser_seen_ = 0;
     parser_seen_ = std::max(parser_seen_, text.size());
     simdjson::dom::element root;
-    if (parser_.parse(text.data(), text.size(), false).get(root))
-      return rules_->chat || !rules_->fields.empty()
-                 ? refuse(line, "not JSON, or it has a number beyond 64 bits or NaN")
-                 : json_line_of_others(text, line);
+    if (parser_.parse(text.data(), text.size(), false).get(root)) {
+      // Other programs write and read such lines. Only what is read of them must be valid.
+      const auto reason =
+          select_members(text, {rules_->chat != nullptr, rules_->json_key, rules_->fields}, parser_, selection_);
+      if (!reason.empty()) return refuse(line, reason);
+      if (parser_.parse(selection_).get(root)) return refuse(line, "not JSON");
+    }
     simdjson::dom::object object;
     if (root.get(object)) return refuse(line, "not a JSON object");
     if (const auto reason = find_fields(rules_->fields, object, fields_); !reason.empty()) return refuse(line, reason);
@@ -266,27 +269,6 @@ class DocumentSplitter::Work {
     hand_on(content, line, false);
   }
 
-  // Handles a line that the parser refuses, but that other programs write and read. Only the text itself must be valid.
-  void json_line_of_others(std::string_view text, std::int64_t line) {
-    const auto members = members_of(text);
-    if (!members) return refuse(line, "not JSON");
-    simdjson::dom::element parsed;
-    const JsonMember* found = nullptr;
-    for (const auto& member : *members) {
-      std::string_view key = member.key.substr(1, member.key.size() - 2);
-      if (key.find('\\') != std::string_view::npos && parser_.parse(simdjson::padded_string(member.key)).get(parsed))
-        continue;  // half of a surrogate pair: it equals no key
-      if (key.find('\\') != std::string_view::npos && parsed.get(key)) continue;
-      if (key == rules_->json_key) found = &member;
-    }
-    if (found == nullptr) return refuse(line, fmt::format("no key '{}'", rules_->json_key));
-    if (parser_.parse(simdjson::padded_string(found->value)).get(parsed)) {
-      const auto what = found->value.starts_with('"') ? "holds half of a surrogate pair" : "is not text";
-      return refuse(line, fmt::format("key '{}' {}", rules_->json_key, what));
-    }
-    json_text(parsed, line);
-  }
-
   const SplitRules* rules_ = nullptr;
   simdjson::dom::parser parser_;
   std::size_t parser_seen_ = 0;
@@ -295,6 +277,7 @@ class DocumentSplitter::Work {
   const std::function<void(std::string_view)>* take_ = nullptr;
   const TakeChat* take_chat_ = nullptr;
   std::vector<ChatMessage> messages_;
+  std::string selection_;
 
  public:
   std::vector<std::string> fields_;

@@ -18,7 +18,9 @@ namespace trainyard::data {
 void for_each_part(const ChatTemplate& chat, std::string_view text, const std::function<void(std::string_view)>& part,
                    const std::function<void(const std::string&)>& token);
 
-// Any thread may call encode.
+// The tokens of a conversation are those of its whole text, where the template's tokens are, except that no token
+// crosses the beginning or the end of an answer. So the tokens before an answer are those of the text before it, which
+// `generate` gets as a prompt. Any thread may call encode.
 class EncodedChat {
  public:
   // InputError if the tokenizer lacks a token of the template. Both outlive it.
@@ -29,10 +31,14 @@ class EncodedChat {
               std::vector<AnswerSpan>& answers) const;
 
  private:
-  struct Around {
-    std::vector<std::int32_t> prefix, suffix;
+  struct Piece {
+    std::string_view text;  // of the template
+    std::int32_t token;     // -1: a text
   };
-  std::vector<std::int32_t> encoded(std::string_view text) const;
+  struct Around {
+    std::vector<Piece> prefix, suffix;
+  };
+  std::vector<Piece> pieces_of(std::string_view text) const;
 
   const ChatTemplate& chat_;
   const Tokenizer& tokenizer_;

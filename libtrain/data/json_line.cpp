@@ -156,4 +156,17 @@ std::optional<std::vector<JsonMember>> members_of(std::string_view line) {
   return members;
 }
 
+std::optional<std::vector<std::string_view>> items_of(std::string_view list) {
+  JsonWalk walk(list);
+  if (!walk.take('[')) return std::nullopt;
+  std::vector<std::string_view> items;
+  if (!walk.take(']')) do {
+      if (!walk.value(items.emplace_back())) return std::nullopt;
+      if (walk.take(']')) break;
+      if (!walk.take(',')) return std::nullopt;
+    } while (true);
+  if (!walk.at_end()) return std::nullopt;
+  return items;
+}
+
 }  // namespace trainyard::data

@@ -16,5 +16,7 @@ struct JsonMember {
 // The members of the object on the line, in order. Nothing where the line holds no object, holds more than the object,
 // or is no JSON even by these rules. Values may be nested to any depth. The line must be UTF-8.
 std::optional<std::vector<JsonMember>> members_of(std::string_view line);
+// The values of a list, by the same rules.
+std::optional<std::vector<std::string_view>> items_of(std::string_view list);
 
 }  // namespace trainyard::data

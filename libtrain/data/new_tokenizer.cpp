@@ -43,14 +43,27 @@ struct Gathered {
   std::int64_t documents = 0, text_bytes = 0;
 };
 
-// Calls part(text) for each text of a conversation: the contents, and what the template adds, without its tokens.
+// Calls each(text) for each text of a conversation that is tokenized together: between tokens of the template, and
+// between borders of answers.
 void for_each_text(const ChatTemplate& chat, std::span<const ChatMessage> messages,
-                   const std::function<void(std::string_view)>& part) {
+                   const std::function<void(std::string_view)>& each) {
+  std::string text;
+  const auto end_text = [&] {
+    if (!text.empty()) each(text);
+    text.clear();
+  };
+  const auto add = [&](std::string_view of_template) {
+    for_each_part(
+        chat, of_template, [&](std::string_view part) { text += part; }, [&](const std::string&) { end_text(); });
+  };
   for (const auto& message : messages) {
-    for_each_part(chat, message.role->prefix, part, [](const auto&) {});
-    part(message.content);
-    for_each_part(chat, message.role->suffix, part, [](const auto&) {});
+    add(message.role->prefix);
+    if (message.role->answer) end_text();
+    text += message.content;
+    add(message.role->suffix);
+    if (message.role->answer) end_text();
   }
+  end_text();
 }
 
 class WordGatherer {

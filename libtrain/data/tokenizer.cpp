@@ -14,8 +14,10 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
+#include <mutex>
 
 namespace trainyard::data {
 
@@ -72,6 +74,62 @@ void refuse_neither(const std::string& path, std::string_view model) {
         base::text("give a tokenizer.json of the `tokenizers` package, a SentencePiece model, or $tokenizer bytes"));
 }
 
+// Reads the fields of a message of protobuf, as far as SentencePiece models have them.
+class ProtobufFields {
+ public:
+  explicit ProtobufFields(std::string_view bytes) : bytes_(bytes) {}
+  // False: there is no other field.
+  bool next() {
+    const auto tag = number();
+    const auto wire = tag & 7;
+    field = tag >> 3, value = 0, bytes = {};
+    if (wire == 0) value = number();
+    else if (wire == 1) take(8);
+    else if (wire == 2) bytes = take(number());
+    else if (wire == 5) take(4);
+    else return false;
+    return good_ && tag != 0;
+  }
+  std::uint64_t field = 0, value = 0;
+  std::string_view bytes;
+
+ private:
+  std::uint64_t number() {
+    std::uint64_t n = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto byte = take(1);
+      if (byte.empty()) return 0;
+      n |= std::uint64_t{static_cast<unsigned char>(byte[0]) & 0x7Fu} << shift;
+      if (static_cast<unsigned char>(byte[0]) < 0x80) return n;
+    }
+    good_ = false;
+    return 0;
+  }
+  std::string_view take(std::uint64_t n) {
+    good_ = good_ && n <= bytes_.size();
+    if (!good_) return {};
+    const auto taken = bytes_.substr(0, n);
+    bytes_.remove_prefix(n);
+    return taken;
+  }
+  std::string_view bytes_;
+  bool good_ = true;
+};
+
+// Whether a piece of a SentencePiece model is found in any text that has it. The library does not say so: the model has
+// its pieces in field 1, and each its type in field 3.
+bool is_user_defined(std::string_view model, std::int32_t piece) {
+  constexpr std::uint64_t pieces = 1, type = 3, user_defined = 4;
+  std::int32_t id = 0;
+  for (ProtobufFields all(model); all.next();) {
+    if (all.field != pieces || id++ != piece) continue;
+    for (ProtobufFields one(all.bytes); one.next();)
+      if (one.field == type) return one.value == user_defined;
+    return false;
+  }
+  return false;
+}
+
 class SentencePiece : public Tokenizer {
  public:
   SentencePiece(const std::string& path, std::string model, const DocumentTokens& around)
@@ -89,6 +147,7 @@ class SentencePiece : public Tokenizer {
     for (const char* name : {"<mask>", "[MASK]"})
       if (const int id = processor_.PieceToId(name); id != processor_.unk_id() && processor_.IdToPiece(id) == name)
         mask_ = id;
+    removes_space_ = ids_of(processor_, " ").empty();
   }
   std::string name() const override { return std::filesystem::path(path_).filename().string(); }
   std::string kind() const override { return "SentencePiece"; }
@@ -112,17 +171,18 @@ class SentencePiece : public Tokenizer {
     if (token < 0 || token >= processor_.GetPieceSize() || token == mask_) return true;
     return processor_.IsControl(token) || processor_.IdToPiece(token).starts_with(space);
   }
-  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
-    std::vector<int> ids;
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override { encode_part(text, {}, out); }
+  void encode_part(std::string_view text, const Before& before, std::vector<std::int32_t>& out) const override {
+    auto at = before;
     while (!text.empty()) {
-      const auto n = piece_of_text(text);
-      ids.clear();
-      const auto status = processor_.Encode(text.substr(0, n), &ids);
-      TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
+      const auto part = text.substr(0, piece_of_text(text));
+      const auto ids = ids_of(reader_of(part, at), part);
       out.insert(out.end(), ids.begin(), ids.end());
-      text.remove_prefix(n);
+      text.remove_prefix(part.size());
+      at.text = part;
     }
   }
+  bool is_in_text(std::int32_t token) const override { return token >= 0 && is_user_defined(model_, token); }
   std::string decode(std::span<const std::int32_t> tokens) const override {
     std::vector<int> ids;
     for (auto t : tokens)
@@ -149,6 +209,55 @@ class SentencePiece : public Tokenizer {
 
  private:
   static constexpr std::string_view space = "\u2581";
+  using Processor = sentencepiece::SentencePieceProcessor;
+
+  static std::vector<int> ids_of(const Processor& processor, std::string_view text) {
+    std::vector<int> ids;
+    const auto status = processor.Encode(text, &ids);
+    TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
+    return ids;
+  }
+
+  // The model with or without a space that it puts before a text itself. A message of protobuf followed by another one
+  // is both: a field of the second counts. Here this is normalizer_spec (3), in it add_dummy_prefix (3).
+  const Processor& reader(bool puts_space) const {
+    auto& one = readers_[puts_space ? 1 : 0];
+    std::call_once(one.made, [&] {
+      const char field[] = {0x1A, 0x02, 0x18, static_cast<char>(puts_space ? 1 : 0)};
+      const auto status = one.processor.LoadFromSerializedProto(model_ + std::string(field, sizeof field));
+      TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
+    });
+    return one.processor;
+  }
+
+  // Where a text goes on, no space is put before it. A model that removes white space at both ends of a text removes
+  // it at borders of parts too, and there the space that is put stands for it.
+  const Processor& reader_of(std::string_view part, const Before& before) const {
+    if (before.text.empty()) return before.document_begins ? processor_ : reader(false);
+    if (!removes_space_) return reader(false);
+    return reader(is_space_at(before.text, End::last) || is_space_at(part, End::first));
+  }
+
+  // Whether the model reads white space at the end of a text, behind or before what it leaves out.
+  enum class End { first, last };
+  bool is_space_at(std::string_view text, End side) const {
+    while (!text.empty()) {
+      std::size_t n = 1;
+      const auto begins = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80; };
+      if (side == End::first)
+        while (n < text.size() && !begins(n)) ++n;
+      else
+        while (n < text.size() && !begins(text.size() - n)) ++n;
+      const auto character = side == End::first ? text.substr(0, n) : text.substr(text.size() - n);
+      if (side == End::first && character == space) return false;  // it is kept, but for the end of a text
+      const auto& plain = reader(false);
+      if (!ids_of(plain, character).empty()) return false;
+      if (ids_of(plain, fmt::format("a{}a", character)) != ids_of(plain, "aa")) return true;
+      if (side == End::first) text.remove_prefix(n);
+      else text.remove_suffix(n);
+    }
+    return false;
+  }
 
   std::int32_t id_of(const std::string& token, int last) const {
     if (const auto id = id_of_digits(token); id && *id <= last) return *id;
@@ -160,8 +269,7 @@ class SentencePiece : public Tokenizer {
   }
 
   // The number of bytes to pass to the library at once. A short text is passed whole. A long text is divided at the
-  // last white space in its first 64 KiB, else at a boundary between characters. The library treats white space at the
-  // next part's beginning like the start of a text.
+  // last white space in its first 64 KiB, else at a boundary between characters.
   static std::size_t piece_of_text(std::string_view text) {
     constexpr std::size_t most = 64 << 10;
     if (text.size() <= most) return text.size();
@@ -173,7 +281,13 @@ class SentencePiece : public Tokenizer {
   }
 
   std::string path_, model_;
-  sentencepiece::SentencePieceProcessor processor_;
+  Processor processor_;
+  struct Reader {
+    std::once_flag made;
+    Processor processor;
+  };
+  mutable std::array<Reader, 2> readers_;
+  bool removes_space_ = false;  // white space at the ends of a text
   std::uint32_t crc_ = 0;
   std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
   bool own_end_ = false;
@@ -216,6 +330,10 @@ constexpr const char* where_tokenizers_are =
 }
 
 }  // namespace
+
+void Tokenizer::encode_part(std::string_view text, const Before&, std::vector<std::int32_t>& out) const {
+  encode(text, out);
+}
 
 void Tokenizer::encode_narrow(std::string_view text, std::vector<std::uint16_t>& out) const {
   std::vector<std::int32_t> tokens;

@@ -43,7 +43,21 @@ class Tokenizer {
   virtual bool begins_word(std::int32_t) const { return true; }
   // Without the end of document.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& append_to) const = 0;
-  // The same for a vocabulary of at most 65536.
+  // The same for one part of a text. No token crosses from part to part. What a tokenizer puts before a text alone (a
+  // space, as most SentencePiece models do) does not come again where a text goes on.
+  struct Before {
+    std::string_view text = {};   // the part before this one; empty: a document or a token ends there
+    bool document_begins = true;  // nothing but a begin_of_document is before `text`
+  };
+  virtual void encode_part(std::string_view text, const Before& before, std::vector<std::int32_t>& append_to) const;
+  // Whether a special token is text to encode, which finds it there: SentencePiece's user-defined pieces.
+  virtual bool is_in_text(std::int32_t) const { return false; }
+  // The white space beside a token of its own that belongs to it.
+  struct TakesSpace {
+    bool left = false, right = false;
+  };
+  virtual TakesSpace takes_space(std::int32_t) const { return {}; }
+  // As encode, for a vocabulary of at most 65536.
   virtual void encode_narrow(std::string_view text, std::vector<std::uint16_t>& append_to) const;
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;  // the end of document decodes to nothing
   // Bytes that the token adds to the decoded text, at the start of a document or inside it. Tokens without text, such

@@ -191,7 +191,47 @@ TEST(Chats, WhatIsNoConversationIsRefusedLineByLine) {
   EXPECT_EQ(reason(R"({"conversations": [{"from": "human", "content": "x"}]})"), "no key 'value'");
   EXPECT_EQ(reason(R"({"conversations": [{"from": "bing", "value": "x"}]})"), "the template has no role \"bing\"");
   EXPECT_EQ(reason(R"({"messages": [{"role": "human", "content": "x"}]})"), "the template has no role \"human\"");
-  EXPECT_EQ(reason("not JSON"), "not JSON, or it has a number beyond 64 bits or NaN");
+  EXPECT_EQ(reason("not JSON"), "not JSON");
+  // Only what is read must be what JSON can hold.
+  EXPECT_EQ(reason(R"({"n": NaN, "text": "x"})"), "no key 'messages' or 'conversations', nor 'prompt' and 'response'");
+  EXPECT_EQ(reason(R"({"prompt": "x", "response": "\ud800"})"), "key 'response' holds half of a surrogate pair");
+  EXPECT_EQ(reason(R"({"prompt": "x", "response": NaN})"), "key 'response' is not text");
+  EXPECT_EQ(reason(R"({"messages": [{"role": "user", "content": "\udc00"}]})"),
+            "key 'content' holds half of a surrogate pair");
+  EXPECT_EQ(reason(R"({"messages": [{"role": "user", "content": [NaN]}]})"), "key 'content' is not text");
+  EXPECT_EQ(reason(R"({"messages": [{"n": NaN, "content": "x"}]})"), "a message has no role");
+  EXPECT_EQ(reason(R"({"messages": [NaN]})"), "a message is no object");
+  EXPECT_EQ(reason(R"({"messages": NaN})"), "key 'messages' is no list");
+  EXPECT_EQ(reason(R"({"messages": [{"role": "user", "content": "x"}}])"), "not JSON");
+}
+
+// Other keys hold what they like, also beside the parts of a message. Of equal keys the last counts, and null is none.
+TEST(Chats, OtherKeysHoldAnything) {
+  Chats chats;
+  const std::string deep(2000, '['), deep_end(2000, ']');
+  const std::vector<std::string> hi{"User: hi\nAssistant: [yo\n$]"};
+  const std::string user = R"({"role": "user", "content": "hi")",
+                    assistant = R"("role": "assistant", "content": "yo"}], "z": 1})";
+  for (const auto& value : {std::string("NaN"), std::string("1e400"), std::string("123456789012345678901234567890"),
+                            std::string(R"("\ud800")"), deep + deep_end}) {
+    const auto shown = value.substr(0, 40);
+    EXPECT_EQ(chats.make(R"({"a": )" + value + R"(, "messages": [)" + user + "}, {" + assistant + "\n").documents, hi)
+        << shown;
+    EXPECT_EQ(chats.make(R"({"messages": [)" + user + R"(, "a": )" + value + "}, {\"b\": " + value + ", " + assistant)
+                  .documents,
+              hi)
+        << shown;
+    EXPECT_EQ(chats.make(R"({"prompt": )" + value + R"(, "prompt": "hi", "response": "yo"})").documents, hi) << shown;
+    EXPECT_EQ(chats
+                  .make(R"({"a": )" + value +
+                        R"(, "messages": null, "conversations": [{"from": "human", "value": "hi"},)"
+                        R"({"value": "yo", "fr\u006fm": "gpt"}]})")
+                  .documents,
+              hi)
+        << shown;
+  }
+  EXPECT_EQ(chats.make(R"({"prompt": "hi", "response": null, "completion": "yo"})").documents, hi);
+  EXPECT_EQ(chats.make(R"({"a": NaN, "prompt": "hi", "response": null, "completion": "yo"})").documents, hi);
 }
 
 // A tokenizer whose tokens are characters, with three words that are tokens, as a model's file has them.

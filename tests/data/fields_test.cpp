@@ -286,4 +286,31 @@ TEST(Fields, ASetIsNamedWithThem) {
             "--data names a[x=y] twice");
 }
 
+// What is kept must be a value that can be kept, and the text one that JSON can hold; other keys hold what they like.
+TEST(Fields, OtherKeysHoldAnything) {
+  Sets sets;
+  const std::string deep = std::string(2000, '[') + std::string(2000, ']');
+  std::string text;
+  for (const auto& value : {std::string("NaN"), std::string("1e400"), std::string(R"("\ud800")"), deep})
+    text += R"({"text": "ok", "z": )" + value + R"(, "lang": "x", "id": 7})" + "\n";
+  spit(sets.input, text + R"({"text": "ok", "lang": NaN, "lang": "x", "l\u0061ng": "y", "z": NaN})" + "\n");
+  data::DocumentSource from({sets.input}, sets.source());
+  EXPECT_EQ(trainyard::testing::read_documents(from).documents, Strings(5, "ok"));
+  const auto index = sets.make(text);
+  ASSERT_EQ(index.train[0].documents, 4u);
+  EXPECT_EQ(kept_text(sets, index, "x"), "ok$ok$ok$ok$");
+  const auto reason = [&](const std::string& line) {
+    spit(sets.input, line + "\n");
+    data::DocumentSource one({sets.input}, sets.source());
+    const auto read = trainyard::testing::read_documents(one);
+    return read.refusals.empty() ? "" : read.refusals[0].substr(std::string("text.jsonl:1: ").size());
+  };
+  EXPECT_EQ(reason(R"({"text": "ok", "lang": "\ud800"})"), "key 'lang' holds half of a surrogate pair");
+  EXPECT_EQ(reason(R"({"text": "ok", "lang": 123456789012345678901234567890})"),
+            "key 'lang' is a number beyond 64 bits");
+  EXPECT_EQ(reason(R"({"text": "ok", "lang": NaN})"), "key 'lang' is no text, whole number or truth value");
+  EXPECT_EQ(reason(R"({"text": "ok", "lang": )" + deep + "}"), "key 'lang' is no text, whole number or truth value");
+  EXPECT_EQ(reason(R"({"lang": "x", "z": NaN})"), "no key 'text'");
+}
+
 }  // namespace fields_test

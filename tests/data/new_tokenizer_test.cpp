@@ -197,15 +197,14 @@ TEST(NewTokenizer, EqualDocumentsCountOnceIfAskedFor) {
   }
 }
 
-// What a conversation counts: the contents, and the template's text without its tokens.
-TEST(NewTokenizer, ConversationsCountAsTheirParts) {
+// What a conversation counts: the texts between tokens of the template and borders of answers.
+TEST(NewTokenizer, ConversationsCountAsTheirTexts) {
   std::string chats, parts;
   std::int64_t bytes = 0;
   for (int i = 0; i < 100; ++i) {
     const auto question = "where is yard " + std::to_string(i * i), answer = "there, in the yard " + std::to_string(i);
     chats += json{{"prompt", question}, {"response", answer}}.dump() + "\n";
-    for (const auto& part : {std::string("user asks "), question, std::string(" over"), std::string("assistant says "),
-                             answer, std::string(" and out")}) {
+    for (const auto& part : {"user asks " + question + " over", std::string("assistant says "), answer + " and out"}) {
       parts += json{{"text", part}}.dump() + "\n";
       bytes += std::ssize(part);
     }

@@ -44,6 +44,19 @@ run_on bert_uncased
 expect 0 generate --checkpoint bert_uncased-run --threads 1 --prompt 'The Train leaves' --tokens 3 --stop-at length
 grep -q '^the train leaves' out || fail "WordPiece: $(cat out)"
 
+# A conversation begins as the prompt of generate does, and its answer goes on behind it without a space of its own.
+echo '{"prompt": "the train", "response": "leaves"}' >chat.jsonl
+for name in llama2 mistral no_bytes xlmr roberta; do
+  expect 0 shard-data --input chat.jsonl --chat-template plain --tokenizer "$golden/$name.json" --output $name-chat --validation 0
+  prompt=$'User: the train\nAssistant: '
+  expect 0 train --model gpt2-nano --data $name-chat --output $name-chats --steps 1 --global-batch 1 --micro-batch 1 --sequence 4 --threads 1 --progress never
+  expect 0 generate --checkpoint $name-chats --threads 1 --prompt "$prompt" --no-bos --tokens 1 --stop-at length --json
+  jq -c '.prompt_tokens[]' out >prompt-ids
+  h5dump -y -w 1 -d /tokens $name-chat/train/shard-00000.h5 | sed -n '/DATA {/,/}/p' | tr -dc '0-9\n' | sed '/^$/d' >chat-ids
+  cmp -n "$(stat -c %s prompt-ids)" prompt-ids chat-ids || fail "$name: the prompt has $(tr '\n' ' ' <prompt-ids), the conversation $(tr '\n' ' ' <chat-ids)"
+  [ "$(wc -l <prompt-ids)" = "$(h5dump -y -d /answers $name-chat/train/shard-00000.h5 | sed -n '/DATA {/,/}/p' | grep -o '[0-9]\+' | head -1)" ] || fail "$name: the answer begins elsewhere"
+done
+
 # Masked models know the words and the mask of each kind.
 for name in bert_uncased roberta; do
   expect 0 train --model bert-nano --data $name-1 --output $name-masked --steps 2 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never --mask-words on

@@ -1,6 +1,8 @@
 // A table with the class of each code point, one byte each.
 #include "libtrain/data/bpe/unicode_classes.h"
 
+#include "libtrain/base/index.h"
+
 #include <algorithm>
 #include <iterator>
 #include <vector>
@@ -36,6 +38,26 @@ bool among(std::span<const CodePoints> ranges, char32_t c) {
 const CharClass* class_table() {
   static const auto table = make_table();
   return table.data();
+}
+
+std::size_t before_space(std::string_view text, std::size_t end) {
+  while (end > 0) {
+    auto begin = end - 1;
+    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+    const auto* at = text.data() + begin;
+    if (class_table()[next_code_point(at)] != CharClass::space) break;
+    end = begin;
+  }
+  return end;
+}
+
+std::size_t behind_space(std::string_view text, std::size_t begin) {
+  while (begin < text.size()) {
+    const auto* at = text.data() + begin;
+    if (class_table()[next_code_point(at)] != CharClass::space) break;
+    begin = base::size(at - text.data());
+  }
+  return begin;
 }
 
 bool is_punctuation(char32_t c) { return among(punctuation, c); }

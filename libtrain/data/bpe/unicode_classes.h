@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace trainyard::data::bpe {
 
@@ -21,6 +22,9 @@ extern const std::span<const CodePoints> in_words;
 const CharClass* class_table();  // for all 0x110000 code points
 bool is_punctuation(char32_t c);
 bool is_word(char32_t c);  // \w
+// Where white space before `end` begins, and where white space from `begin` on ends. The text must be valid UTF-8.
+std::size_t before_space(std::string_view text, std::size_t end);
+std::size_t behind_space(std::string_view text, std::size_t begin);
 
 // The code point at `at`; moves `at` behind it. The text must be valid UTF-8.
 inline char32_t next_code_point(const char*& at) {

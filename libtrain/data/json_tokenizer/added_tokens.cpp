@@ -75,27 +75,28 @@ bool TokenTree::is_inside_word(std::string_view text, std::size_t begin, std::si
   return is_word_at(begin);
 }
 
-std::size_t TokenTree::before_space(std::string_view text, std::size_t end) {
-  while (end > 0) {
-    auto begin = end - 1;
-    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
-    const auto* at = text.data() + begin;
-    if (bpe::class_table()[bpe::next_code_point(at)] != bpe::CharClass::space) break;
-    end = begin;
+// What is normalized together tells what becomes of white space at the border, and that nothing is put there. Where the
+// first text has another form together with the second one, the second is normalized alone.
+AddedTokens::Continued::Continued(const Normalizers& normalizers, std::string_view before, std::string_view text,
+                                  bool at_start)
+    : joint_(before.empty() ? std::string() : std::string(before) + std::string(text)), before_(before, false),
+      text_(text, at_start), whole_(joint_, false) {
+  if (!before.empty()) {
+    apply_all(normalizers, before_);
+    apply_all(normalizers, whole_);
+    normal_ = whole_.get();
+    if (normal_.starts_with(before_.get())) {
+      normal_.remove_prefix(before_.get().size());
+      return;
+    }
+    text_.go_on();
   }
-  return end;
+  apply_all(normalizers, text_);
+  normal_ = text_.get();
 }
 
-std::size_t TokenTree::behind_space(std::string_view text, std::size_t begin) {
-  while (begin < text.size()) {
-    const auto* at = text.data() + begin;
-    if (bpe::class_table()[bpe::next_code_point(at)] != bpe::CharClass::space) break;
-    begin = base::size(at - text.data());
-  }
-  return begin;
-}
-
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizers& normalizers, const std::string& where)
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizers& normalizers,
+                         const std::string& where)
     : normalizers_(normalizers), first_(tokens, false), second_(normalized(tokens, normalizers, where), true) {}
 
 std::vector<AddedToken> AddedTokens::normalized(std::vector<AddedToken> tokens, const Normalizers& normalizers,
@@ -103,7 +104,7 @@ std::vector<AddedToken> AddedTokens::normalized(std::vector<AddedToken> tokens, 
   for (auto& t : tokens) {
     if (!t.normalized) continue;
     Text text(t.text, true);
-    for (const auto& one : normalizers) one->apply(text);
+    apply_all(normalizers, text);
     if (text.get().empty())
       throw base::InputError(
           fmt::format("{}: nothing of the added token {} stays when it is normalized", where, base::excerpt(t.text)),

@@ -1,6 +1,7 @@
 // AddedTokens: tokens that are searched in the text itself, before the text is split.
 #pragma once
 
+#include "libtrain/data/bpe/unicode_classes.h"
 #include "libtrain/data/json_tokenizer/normalizers.h"
 
 #include <array>
@@ -37,9 +38,9 @@ class TokenTree {
       auto begin = found.begin, end = found.begin + found.token->text.size();
       at = end;
       if (found.token->single_word && is_inside_word(all, begin, end)) continue;
-      if (found.token->left_strip) begin = done + before_space(all.substr(done), begin - std::min(begin, done));
+      if (found.token->left_strip) begin = done + bpe::before_space(all.substr(done), begin - std::min(begin, done));
       if (found.token->right_strip) {
-        if (space_end < end) space_end = behind_space(all, end);  // white space is looked at once
+        if (space_end < end) space_end = bpe::behind_space(all, end);  // white space is looked at once
         end = space_end;
       }
       if (begin >= end || end <= done) continue;  // an earlier token has taken it
@@ -48,6 +49,13 @@ class TokenTree {
       done = end;
     }
     if (done < all.size()) text(all.substr(done));
+  }
+  // The text behind the last token.
+  std::string_view last_text(std::string_view all) const {
+    std::string_view last;
+    cut(
+        all, [&](std::string_view part) { last = part; }, [&](std::int32_t) { last = {}; });
+    return last;
   }
 
  private:
@@ -61,8 +69,6 @@ class TokenTree {
   Found find(std::string_view text, std::size_t from) const;
   const AddedToken* longest_at(std::string_view text) const;
   static bool is_inside_word(std::string_view text, std::size_t begin, std::size_t end);
-  static std::size_t before_space(std::string_view text, std::size_t end);
-  static std::size_t behind_space(std::string_view text, std::size_t begin);
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_{1};
@@ -76,26 +82,51 @@ class TokenTree {
 class AddedTokens {
  public:
   // Borrows the normalizers. InputError for a token of which nothing stays; `where` names the file.
-  AddedTokens(std::vector<AddedToken> tokens, const Normalizers& normalizers, const std::string& where);
-  // Calls text(part, at_start) and token(id) in the order of the text. Parts are not empty. `at_start`: the part begins
-  // with the first character of `all`.
-  template <class PartOfText, class Token>
-  void cut(std::string_view all, const PartOfText& text, const Token& token) const {
+  AddedTokens(const std::vector<AddedToken>& tokens, const Normalizers& normalizers, const std::string& where);
+  // Calls text(part) and token(id) in the order of the text. Texts of parts are not empty. `all` goes on behind
+  // `before`, unless that is empty.
+  struct Part {
+    std::string_view text;
+    bool at_start = false;         // it begins with the first character of the document
+    std::string_view before = {};  // what it goes on behind, as normalized
+  };
+  template <class PartOfText, class Token> void cut(std::string_view all, std::string_view before, bool document_begins,
+                                                    const PartOfText& text, const Token& token) const {
+    const auto behind = first_.last_text(before);
     first_.cut(
         all,
         [&](std::string_view raw) {
-          Text part(raw, raw.data() == all.data());
-          for (const auto& one : normalizers_) one->apply(part);
-          const auto normal = part.get();
+          const bool first = raw.data() == all.data();
+          const Continued continued(normalizers_, first ? behind : std::string_view(), raw,
+                                    first && document_begins && before.empty());
+          const auto normal = continued.normal();
+          const auto normal_before = second_.last_text(continued.before());
           if (normal.empty()) return;
-          if (second_.empty()) return text(normal, part.at_start());
           second_.cut(
-              normal, [&](std::string_view p) { text(p, part.at_start() && p.data() == normal.data()); }, token);
+              normal,
+              [&](std::string_view p) {
+                const bool begins = p.data() == normal.data();
+                text(Part{p, continued.at_start() && begins, begins ? normal_before : std::string_view()});
+              },
+              token);
         },
         token);
   }
 
  private:
+  // A text as normalized, and the text that it goes on behind.
+  class Continued {
+   public:
+    Continued(const Normalizers& normalizers, std::string_view before, std::string_view text, bool at_start);
+    std::string_view normal() const { return normal_; }
+    std::string_view before() const { return before_.get(); }
+    bool at_start() const { return text_.at_start(); }
+
+   private:
+    std::string joint_;
+    Text before_, text_, whole_;
+    std::string_view normal_;
+  };
   static std::vector<AddedToken> normalized(std::vector<AddedToken> tokens, const Normalizers& normalizers,
                                             const std::string& where);
 

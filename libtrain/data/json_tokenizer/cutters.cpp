@@ -11,6 +11,13 @@ void AlphabetCutter::append(std::string_view piece, std::string& out) {
   for (const char c : piece) out += bpe::character_of(static_cast<unsigned char>(c));
 }
 
+std::span<const Cutter> steps_before_prefix(std::span<const Cutter> cutters) {
+  const auto puts = [](const Cutter& cutter) {
+    return std::holds_alternative<MetaspaceCutter>(cutter) || std::holds_alternative<PrefixSpaceCutter>(cutter);
+  };
+  return cutters.first(base::size(std::find_if(cutters.begin(), cutters.end(), puts) - cutters.begin()));
+}
+
 bool BorderCutter::is_border(std::string_view piece, std::size_t at) const {
   if (piece.substr(0, at).ends_with(mark)) return false;
   auto begin = at - 1;

@@ -8,6 +8,7 @@
 #include "libtrain/data/unicode/properties.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,12 +67,14 @@ struct CutterMemory {
   std::string text;
 };
 
-// Each cutter has cut(piece, at_start, memory, go_on). It calls go_on(part) for each part, in order; parts may be
-// empty. `at_start`: the piece begins the document.
+// What a piece begins: the document, a text of its own, or neither, because it goes on inside a piece.
+enum class Begin { document, text, nothing };
+
+// Each cutter has cut(piece, begin, memory, go_on). It calls go_on(part) for each part, in order; parts may be empty.
 
 struct ScannerCutter {
   bpe::Scanner scanner;
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory&, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin, CutterMemory&, const GoOn& go_on) const {
     for (const auto *at = piece.data(), *const end = at + piece.size(); at != end;) {
       const auto* next = scanner.piece(at, end);
       go_on({at, base::size(next - at)});
@@ -84,7 +87,7 @@ struct FinderCutter {
   Finder finder;
   Behavior behavior = Behavior::isolated;
   bool invert = false;
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory&, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin, CutterMemory&, const GoOn& go_on) const {
     Divider divider(piece, behavior, invert, go_on);
     finder.each_match(piece, [&](std::size_t begin, std::size_t end) { divider.match(begin, end); });
     divider.finish();
@@ -95,7 +98,7 @@ struct FinderCutter {
 struct PropertyCutter {
   unicode::Property property;
   Behavior behavior = Behavior::isolated;
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory&, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin, CutterMemory&, const GoOn& go_on) const {
     const auto* properties = unicode::properties();
     Divider divider(piece, behavior, false, go_on);
     const auto *const begin = piece.data(), *const end = begin + piece.size();
@@ -110,7 +113,7 @@ struct PropertyCutter {
 
 // Words between white space, and each punctuation character alone, as in BERT.
 struct BertCutter {
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory&, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin, CutterMemory&, const GoOn& go_on) const {
     const auto* properties = unicode::properties();
     const auto *const end = piece.data() + piece.size(), *word = piece.data();
     for (const auto* at = word; at != end;) {
@@ -127,7 +130,7 @@ struct BertCutter {
 
 // Runs of word characters and runs of other characters, without white space.
 struct WordCutter {
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory&, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin, CutterMemory&, const GoOn& go_on) const {
     const auto* properties = unicode::properties();
     const auto kind_of = [&](char32_t c) {
       return bpe::is_word(c) ? 2 : (properties[c] & unicode::is_space) != 0 ? 0 : 1;
@@ -151,35 +154,36 @@ struct MetaspaceCutter {
   std::string mark;
   Prepend prepend = Prepend::always;
   bool splits = true;
-  template <class GoOn> void cut(std::string_view piece, bool at_start, CutterMemory& memory, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin at, CutterMemory& memory, const GoOn& go_on) const {
     auto& text = memory.text;
     const bool has_mark = piece.find(mark) != std::string_view::npos;
     const bool begins = piece.starts_with(' ') || (has_mark && piece.starts_with(mark));
-    const bool puts_mark = !begins && (prepend == Prepend::always || (prepend == Prepend::first && at_start));
+    const bool puts_mark = !begins && at != Begin::nothing &&
+                           (prepend == Prepend::always || (prepend == Prepend::first && at == Begin::document));
     text.clear();
     if (puts_mark) text = mark;
     const bool one_by_one = splits && !has_mark;
     std::size_t done = 0;
-    for (auto at = piece.find(' '); at != std::string_view::npos; at = piece.find(' ', done)) {
-      text.append(piece, done, at - done);
+    for (auto space = piece.find(' '); space != std::string_view::npos; space = piece.find(' ', done)) {
+      text.append(piece, done, space - done);
       if (one_by_one && !text.empty()) go_on(text), text.clear();
       text += mark;
-      done = at + 1;
+      done = space + 1;
     }
     text.append(piece, done);
     if (one_by_one || !splits) return go_on(text);
     std::size_t begin = 0;
-    for (auto at = text.find(mark, 1); at != std::string::npos; at = text.find(mark, at + mark.size())) {
-      go_on(std::string_view(text).substr(begin, at - begin));
-      begin = at;
+    for (auto next = text.find(mark, 1); next != std::string::npos; next = text.find(mark, next + mark.size())) {
+      go_on(std::string_view(text).substr(begin, next - begin));
+      begin = next;
     }
     go_on(std::string_view(text).substr(begin));
   }
 };
 
 struct PrefixSpaceCutter {
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory& memory, const GoOn& go_on) const {
-    if (piece.starts_with(' ')) return go_on(piece);
+  template <class GoOn> void cut(std::string_view piece, Begin at, CutterMemory& memory, const GoOn& go_on) const {
+    if (piece.starts_with(' ') || at == Begin::nothing) return go_on(piece);
     (memory.text = ' ') += piece;
     go_on(memory.text);
   }
@@ -187,7 +191,7 @@ struct PrefixSpaceCutter {
 
 // Replaces bytes by their characters (bpe/byte_alphabet.h).
 struct AlphabetCutter {
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory& memory, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin, CutterMemory& memory, const GoOn& go_on) const {
     memory.text.clear();
     append(piece, memory.text);
     go_on(memory.text);
@@ -197,7 +201,7 @@ struct AlphabetCutter {
 
 struct LengthCutter {
   std::int64_t characters = 1;
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory&, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin, CutterMemory&, const GoOn& go_on) const {
     const auto* const end = piece.data() + piece.size();
     for (const auto* at = piece.data(); at != end;) {
       const auto* begin = at;
@@ -211,7 +215,7 @@ struct LengthCutter {
 // their tokens in the cache.
 struct BorderCutter {
   std::u32string joined;  // after these a merge may cross
-  template <class GoOn> void cut(std::string_view piece, bool, CutterMemory&, const GoOn& go_on) const {
+  template <class GoOn> void cut(std::string_view piece, Begin, CutterMemory&, const GoOn& go_on) const {
     std::size_t begin = 0;
     for (auto at = piece.find(mark, 1); at != std::string_view::npos; at = piece.find(mark, at + mark.size())) {
       if (!is_border(piece, at)) continue;
@@ -231,17 +235,21 @@ using Cutter = std::variant<ScannerCutter, FinderCutter, PropertyCutter, BertCut
 
 // Runs the steps from `step` on; each treats the pieces of the one before as separate texts. Calls done(piece) for each
 // piece that is not empty. `memory` has one part for each step.
-template <class Done> void run_cutters(const std::vector<Cutter>& cutters, std::size_t step, std::string_view piece,
-                                       bool at_start, std::vector<CutterMemory>& memory, const Done& done) {
+template <class Done> void run_cutters(std::span<const Cutter> cutters, std::size_t step, std::string_view piece,
+                                       Begin at, std::vector<CutterMemory>& memory, const Done& done) {
   if (step == cutters.size()) return done(piece);
   std::visit(
       [&](const auto& cutter) {
         const auto* begin = piece.data();
-        cutter.cut(piece, at_start, memory[step], [&](std::string_view part) {
-          if (!part.empty()) run_cutters(cutters, step + 1, part, at_start && part.data() == begin, memory, done);
+        cutter.cut(piece, at, memory[step], [&](std::string_view part) {
+          if (!part.empty())
+            run_cutters(cutters, step + 1, part, part.data() == begin ? at : Begin::text, memory, done);
         });
       },
       cutters[step]);
 }
+
+// The steps before the first one that puts something before a piece.
+std::span<const Cutter> steps_before_prefix(std::span<const Cutter> cutters);
 
 }  // namespace trainyard::data::json_tokenizer

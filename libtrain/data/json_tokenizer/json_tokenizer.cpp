@@ -105,19 +105,28 @@ class JsonTokenizer : public Tokenizer {
     return white_space.find(byte < 0 ? text.front() : static_cast<char>(byte)) != std::string_view::npos;
   }
 
-  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override { encode_part(text, {}, out); }
+
+  void encode_part(std::string_view text, const Before& before, std::vector<std::int32_t>& out) const override {
     if (!is_utf8(text))
       throw base::InputError("text that is no UTF-8 cannot be cut into tokens by " + base::excerpt(name()),
                              "convert it: iconv -t UTF-8");
     auto memory = memories_.take(parts_);
     added_.cut(
-        text,
-        [&](std::string_view part, bool at_start) {
-          run_cutters(parts_.cutters, 0, part, at_start, memory->steps,
+        text, before.text, before.document_begins,
+        [&](const AddedTokens::Part& part) {
+          const auto begin = part.at_start ? Begin::document : goes_on(part, *memory) ? Begin::nothing : Begin::text;
+          run_cutters(parts_.cutters, 0, part.text, begin, memory->steps,
                       [&](std::string_view piece) { encode_cut(piece, *memory, out); });
         },
         [&](std::int32_t id) { out.push_back(id); });
     memories_.give_back(std::move(memory));
+  }
+
+  TakesSpace takes_space(std::int32_t token) const override {
+    for (const auto& t : parts_.added)
+      if (t.id == token) return {t.left_strip, t.right_strip};
+    return {};
   }
 
   std::string decode(std::span<const std::int32_t> tokens) const override {
@@ -144,6 +153,21 @@ class JsonTokenizer : public Tokenizer {
   static std::vector<AddedToken> found_in_text(std::vector<AddedToken> added, const DocumentTokens& around) {
     if (around.special_as_text) std::erase_if(added, [](const AddedToken& t) { return t.special; });
     return added;
+  }
+
+  // Whether the piece that a part begins lies in one with text before it, where something would be put before pieces.
+  bool goes_on(const AddedTokens::Part& part, EncodingMemory& memory) const {
+    if (part.before.empty()) return false;
+    const auto steps = steps_before_prefix(parts_.cutters);
+    if (steps.empty() || steps.size() == parts_.cutters.size()) return true;
+    std::string joint(part.before);
+    joint += part.text;
+    const auto* border = joint.data() + part.before.size();
+    bool found = false;
+    run_cutters(steps, 0, joint, Begin::text, memory.steps, [&](std::string_view piece) {
+      found = found || (piece.data() < border && piece.data() + piece.size() > border);
+    });
+    return found;
   }
 
   std::int32_t count() const { return static_cast<std::int32_t>(parts_.tokens.size()); }

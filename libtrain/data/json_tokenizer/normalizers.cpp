@@ -117,7 +117,7 @@ class Strip : public Normalizer {
     auto rest = text.get();
     const auto* properties = unicode::properties();
     const auto* at = rest.data();
-    for (const auto* const end = at + rest.size(); left_ && at != end;) {
+    for (const auto* const end = at + rest.size(); left_ && !text.goes_on() && at != end;) {
       const auto* next = at;
       if ((properties[bpe::next_code_point(next)] & unicode::is_space) == 0) break;
       at = next;
@@ -167,7 +167,7 @@ class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string what) : what_(std::move(what)) {}
   void apply(Text& text) const override {
-    if (text.get().empty()) return;
+    if (text.get().empty() || text.goes_on()) return;
     (text.room() = what_) += text.get();
     text.take();
   }

@@ -23,6 +23,9 @@ class Text {
   // Whether its first character comes from the first character of the document.
   bool at_start() const { return at_start_; }
   void lost_start() { at_start_ = false; }
+  // Whether it goes on behind other text, so that nothing is put before it or removed there.
+  bool goes_on() const { return goes_on_; }
+  void go_on() { goes_on_ = true; }
 
   // An empty string for the changed text, which take() then makes the text.
   std::string& room() {
@@ -45,7 +48,7 @@ class Text {
   [[noreturn]] static void refuse_size();
 
   std::string_view text_;
-  bool at_start_;
+  bool at_start_, goes_on_ = false;
   std::size_t most_;
   std::array<std::string, 2> buffers_;
   unsigned used_ = 0;
@@ -57,6 +60,10 @@ class Normalizer {
   virtual void apply(Text& text) const = 0;  // valid UTF-8
 };
 using Normalizers = std::vector<std::unique_ptr<Normalizer>>;
+
+inline void apply_all(const Normalizers& normalizers, Text& text) {
+  for (const auto& one : normalizers) one->apply(text);
+}
 
 // The key `normalizer` of the whole file. InputError names a type that is not supported.
 Normalizers read_normalizers(base::SortedJsonObject& root);
