@@ -82,6 +82,7 @@ class SentencePiece : public Tokenizer {
     if (!status.ok())
       throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
                              base::text("make one with spm_train, give a tokenizer.json, or use $tokenizer bytes"));
+    space_of_parts_ = space_of_parts();
     own_end_ = processor_.eos_id() < 0 && around.end.empty();
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
     if (!around.end.empty()) end_ = id_of(around.end, processor_.GetPieceSize());
@@ -115,12 +116,10 @@ class SentencePiece : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     std::vector<int> ids;
     while (!text.empty()) {
-      const auto n = piece_of_text(text);
       ids.clear();
-      const auto status = processor_.Encode(text.substr(0, n), &ids);
+      const auto status = processor_.Encode(take_part(text), &ids);
       TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
       out.insert(out.end(), ids.begin(), ids.end());
-      text.remove_prefix(n);
     }
   }
   std::string decode(std::span<const std::int32_t> tokens) const override {
@@ -159,21 +158,68 @@ class SentencePiece : public Tokenizer {
     throw no_such_token(path_, token, std::move(names));
   }
 
-  // The number of bytes to pass to the library at once. A short text is passed whole. A long text is divided at the
-  // last white space in its first 64 KiB, else at a boundary between characters. The library treats white space at the
-  // next part's beginning like the start of a text.
-  static std::size_t piece_of_text(std::string_view text) {
-    constexpr std::size_t most = 64 << 10;
-    if (text.size() <= most) return text.size();
-    const auto space = text.substr(0, most).find_last_of(" \n\t\r");
-    if (space != std::string_view::npos && space > 0) return space;
+  // Where a text is divided at a space behind a character that is none, each part may become the tokens that it becomes
+  // in the whole. The space belongs to no part where the library begins every text with one.
+  enum class Space { in_next_part, in_no_part, unknown };
+
+  std::string pieces_of(std::string_view text) const {
+    std::vector<std::string> pieces;
+    const auto status = processor_.Encode(text, &pieces);
+    TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
+    return fmt::format("{}", fmt::join(pieces, ""));
+  }
+
+  Space space_of_parts() const {
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const std::string_view piece = processor_.IdToPiece(id);
+      std::size_t begin = 0;
+      while (piece.substr(begin).starts_with(space)) begin += space.size();
+      if (piece.find(space, begin) != std::string_view::npos || piece.find(' ') != std::string_view::npos)
+        return Space::unknown;  // a piece may be on both sides
+    }
+    const auto whole = pieces_of("a b"), wide = pieces_of("a  b"), first = pieces_of("a");
+    if (whole == first + pieces_of("b") && wide == first + pieces_of(" b")) return Space::in_no_part;
+    if (whole == first + pieces_of(" b") && wide == first + pieces_of("  b")) return Space::in_next_part;
+    return Space::unknown;
+  }
+
+  // The place of a space as above: the last one in the first 64 KiB of the text, else the first one behind.
+  std::size_t space_at(std::string_view text) const {
+    constexpr std::size_t usual = std::size_t{64} << 10;
+    if (space_of_parts_ == Space::unknown) return std::string_view::npos;
+    const auto divides = [&](std::size_t at) { return at == std::string_view::npos || !is_space(text[at - 1]); };
+    for (auto at = text.rfind(' ', usual - 1); at != std::string_view::npos && at > 0; at = text.rfind(' ', at - 1))
+      if (divides(at)) return at;
+    auto at = text.find(' ', usual);
+    while (!divides(at)) at = text.find(' ', at + 1);
+    return at;
+  }
+
+  // Takes the part of the text that is passed to the library at once. A text above 64 KiB is divided as above, so that
+  // memory does not grow with it. Where its first MiB has no such space, a longer text is divided at the last white
+  // space there, else at a boundary between characters, and the library may see a space more.
+  std::string_view take_part(std::string_view& text) const {
+    constexpr std::size_t short_text = std::size_t{64} << 10, most = std::size_t{1} << 20;
+    const auto take = [&](std::size_t part, std::size_t skipped) {
+      const auto taken = text.substr(0, part);
+      text.remove_prefix(part + skipped);
+      return taken;
+    };
+    if (text.size() <= short_text) return take(text.size(), 0);
+    const auto first = text.substr(0, most);
+    const auto at = space_at(first.substr(0, std::min(most, text.size() - 1)));
+    if (at != std::string_view::npos) return take(at, space_of_parts_ == Space::in_no_part ? 1 : 0);
+    if (text.size() <= most) return take(text.size(), 0);
+    const auto white = first.find_last_of(" \n\t\r");
+    if (white != std::string_view::npos && white > 0) return take(white, 0);
     auto n = most;
     while (n > 1 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
-    return n;
+    return take(n, 0);
   }
 
   std::string path_, model_;
   sentencepiece::SentencePieceProcessor processor_;
+  Space space_of_parts_ = Space::unknown;
   std::uint32_t crc_ = 0;
   std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
   bool own_end_ = false;
