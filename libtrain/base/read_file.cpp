@@ -69,10 +69,18 @@ std::string read_file(const std::string& path, std::int64_t largest) {
     const auto n = ::read(file.get(), buffer, sizeof buffer);
     if (n < 0 && interruptions.again()) continue;
     if (n < 0) throw_cannot_read("read", path, errno);
-    if (n == 0) return text;
+    if (n == 0) break;
     text.append(buffer, size(n));
     if (static_cast<std::int64_t>(text.size()) > largest) refuse_size(path, largest);
   }
+  require_no_pointer(text, path);
+  return text;
+}
+
+void require_no_pointer(std::string_view beginning, const std::string& path) {
+  if (beginning.starts_with(pointer_beginning))
+    throw InputError(fmt::format("{} is a pointer of Git LFS, and not the file itself", path),
+                     "git lfs pull, in its folder, gets the file");
 }
 
 }  // namespace trainyard::base

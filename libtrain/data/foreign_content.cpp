@@ -48,6 +48,8 @@ constexpr std::array signatures{
     Signature{0, "\x1F\x9D"sv, "packed with compress", "zcat FILE | shard-data --input -"},
     Signature{0, "LZIP\1"sv, "packed with lzip", "lzip -dc FILE | shard-data --input -"},
     Signature{0, "\x1F\x8B\x08"sv, "packed twice", "unpack it once"},
+    Signature{0, "version https://git-lfs.github.com/spec/"sv, "a pointer of Git LFS",
+              "git lfs pull, in its folder, gets the file"sv},
     Signature{0, "PAR1\x15"sv, "a Parquet file", export_lines},
     Signature{0, "ARROW1\0\0"sv, "an Arrow file", export_lines},
     Signature{0, "\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "if it holds tokens, train reads it: --data names its folder"},

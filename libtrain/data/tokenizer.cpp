@@ -140,6 +140,7 @@ class SentencePiece : public Tokenizer {
     if (!status.ok())
       throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
                              base::text("make one with spm_train, give a tokenizer.json, or use $tokenizer bytes"));
+    divides_at_space_ = no_piece_has_inner_space();
     own_end_ = processor_.eos_id() < 0 && around.end.empty();
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
     if (!around.end.empty()) end_ = id_of(around.end, processor_.GetPieceSize());
@@ -175,10 +176,9 @@ class SentencePiece : public Tokenizer {
   void encode_part(std::string_view text, const Before& before, std::vector<std::int32_t>& out) const override {
     auto at = before;
     while (!text.empty()) {
-      const auto part = text.substr(0, piece_of_text(text));
+      const auto part = take_part(text);
       const auto ids = ids_of(reader_of(part, at), part);
       out.insert(out.end(), ids.begin(), ids.end());
-      text.remove_prefix(part.size());
       at.text = part;
     }
   }
@@ -268,16 +268,49 @@ class SentencePiece : public Tokenizer {
     throw no_such_token(path_, token, std::move(names));
   }
 
-  // The number of bytes to pass to the library at once. A short text is passed whole. A long text is divided at the
-  // last white space in its first 64 KiB, else at a boundary between characters.
-  static std::size_t piece_of_text(std::string_view text) {
-    constexpr std::size_t most = 64 << 10;
-    if (text.size() <= most) return text.size();
-    const auto space = text.substr(0, most).find_last_of(" \n\t\r");
-    if (space != std::string_view::npos && space > 0) return space;
+  // Whether every text may be divided at a space behind a character that is none, because no piece has one inside.
+  bool no_piece_has_inner_space() const {
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const std::string_view piece = processor_.IdToPiece(id);
+      std::size_t begin = 0;
+      while (piece.substr(begin).starts_with(space)) begin += space.size();
+      if (piece.find(space, begin) != std::string_view::npos || piece.find(' ') != std::string_view::npos) return false;
+    }
+    return true;
+  }
+
+  // The place of a space as above: the last one in the first 64 KiB of the text, else the first one behind.
+  std::size_t space_at(std::string_view text) const {
+    constexpr std::size_t usual = std::size_t{64} << 10;
+    if (!divides_at_space_) return std::string_view::npos;
+    const auto divides = [&](std::size_t at) { return at == std::string_view::npos || !is_space(text[at - 1]); };
+    for (auto at = text.rfind(' ', usual - 1); at != std::string_view::npos && at > 0; at = text.rfind(' ', at - 1))
+      if (divides(at)) return at;
+    auto at = text.find(' ', usual);
+    while (!divides(at)) at = text.find(' ', at + 1);
+    return at;
+  }
+
+  // Takes the part of the text that is passed to the library at once. A text above 64 KiB is divided as above, so that
+  // memory does not grow with it. Where its first MiB has no such space, a longer text is divided at the last white
+  // space there, else at a boundary between characters.
+  std::string_view take_part(std::string_view& text) const {
+    constexpr std::size_t short_text = std::size_t{64} << 10, most = std::size_t{1} << 20;
+    const auto take = [&](std::size_t part) {
+      const auto taken = text.substr(0, part);
+      text.remove_prefix(part);
+      return taken;
+    };
+    if (text.size() <= short_text) return take(text.size());
+    const auto first = text.substr(0, most);
+    const auto at = space_at(first.substr(0, std::min(most, text.size() - 1)));
+    if (at != std::string_view::npos) return take(at);
+    if (text.size() <= most) return take(text.size());
+    const auto white = first.find_last_of(" \n\t\r");
+    if (white != std::string_view::npos && white > 0) return take(white);
     auto n = most;
     while (n > 1 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
-    return n;
+    return take(n);
   }
 
   std::string path_, model_;
@@ -288,6 +321,7 @@ class SentencePiece : public Tokenizer {
   };
   mutable std::array<Reader, 2> readers_;
   bool removes_space_ = false;  // white space at the ends of a text
+  bool divides_at_space_ = false;
   std::uint32_t crc_ = 0;
   std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
   bool own_end_ = false;

@@ -76,8 +76,8 @@ struct DocumentTokens {
 // Makes a tokenizer: "bytes" (ids 0 to 255, end of document 256), or the path of a model file, whose kind the content
 // decides:
 // - a SentencePiece model; its </s> ends documents;
-// - a tokenizer.json (json_tokenizer/json_tokenizer.h); its token <|endoftext|>, <|end_of_text|>, </s>, <eos> or [SEP]
-//   ends documents, the first of these that it has.
+// - a tokenizer.json (json_tokenizer/json_tokenizer.h); its token <|endoftext|>, <|end_of_text|>, <eos>, </s> or [SEP]
+//   ends documents: the first of these that is special, else the first that is an added token, else the first.
 // A model without such a token gets a new id after its vocabulary. InputError for a file that is neither, and for
 // tokens of documents that it does not have. Also where special tokens shall be text and it has none.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, const DocumentTokens& around = {});

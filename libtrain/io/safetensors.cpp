@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/ranges.h>
@@ -171,10 +172,14 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file(path, BulkFile:
   if (size < 8) refuse(path, "has {} bytes, fewer than the length of its header", size);
   std::uint64_t length = 0;
   file.read(0, &length, 8);
-  if (length > static_cast<std::uint64_t>(std::min(largest_header, size - 8)))
+  if (length > static_cast<std::uint64_t>(std::min(largest_header, size - 8))) {
+    std::string beginning(std::min(static_cast<std::size_t>(size), base::pointer_beginning.size()), '\0');
+    file.read(0, beginning.data(), std::ssize(beginning));
+    base::require_no_pointer(beginning, path);
     refuse(path, "it is no safetensors file, or damaged: it says that its header has {} bytes, and {}", length,
            length > static_cast<std::uint64_t>(largest_header) ? "a header has at most 32 MB"
                                                                : fmt::format("{} are left in the file", size - 8));
+  }
   std::string text(static_cast<std::size_t>(length), '\0');
   file.read(8, text.data(), static_cast<std::int64_t>(length));
   header = parse_safetensors_header(text, size - 8 - static_cast<std::int64_t>(length), path);

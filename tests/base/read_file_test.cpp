@@ -59,6 +59,15 @@ TEST(ReadFile, RegularFilesAndLinksToThem) {
   EXPECT_FALSE(base::read_file("/proc/self/status").empty());  // its stated size is 0
 }
 
+TEST(ReadFile, PointersOfGitLfsAreNamed) {
+  Scratch s;
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 499723\n";
+  spit(s.path + "/pointer", pointer);
+  expect(refusal(s.path + "/pointer"), "is a pointer of Git LFS, and not the file itself");
+  spit(s.path + "/text", "a " + pointer);
+  EXPECT_EQ(refusal(s.path + "/text"), "");
+}
+
 TEST(ReadFile, WhatIsNoFileIsRefusedAtOnce) {
   Scratch s;
   ASSERT_EQ(::mkfifo((s.path + "/pipe").c_str(), 0600), 0);

@@ -1,10 +1,12 @@
 // Compares the parts of byte-level BPE with plain models: scanners with PCRE2, merges with a loop over all neighbours.
 // The texts are random, made to be slow, or long pieces.
 #include "libtrain/base/error.h"
+#include "libtrain/data/bpe/categories.h"
 #include "libtrain/data/bpe/composition.h"
 #include "libtrain/data/bpe/merges.h"
 #include "libtrain/data/bpe/pattern.h"
 #include "libtrain/data/bpe/scanner.h"
+#include "libtrain/data/unicode/properties.h"
 
 #include <gtest/gtest.h>
 
@@ -27,16 +29,12 @@ std::string utf8(char32_t c) {
   return {static_cast<char>(0xF0 | c >> 18), tail(12), tail(6), tail(0)};
 }
 
-// The code points to compare. PCRE2 may not know the newest ones: it classifies them as other, by design.
+// The code points to compare.
 const std::vector<char32_t>& known() {
   static const auto all = [] {
-    const Pattern unassigned("\\p{Cn}", "test");
-    const Pattern::Memory memory(unassigned);
     std::vector<char32_t> out;
-    for (char32_t c = 0; c < 0x110000; ++c) {
-      if (c >= 0xD800 && c < 0xE000) continue;
-      if (class_table()[c] == CharClass::other || !unassigned.find(utf8(c), 0, memory)) out.push_back(c);
-    }
+    for (char32_t c = 0; c < 0x110000; ++c)
+      if (c < 0xD800 || c >= 0xE000) out.push_back(c);
     return out;
   }();
   return all;
@@ -234,6 +232,53 @@ TEST(Patterns, MeanWhatOnigurumaMeans) {
   EXPECT_EQ(first("\\d+", "a½٣4"), "٣4");
   EXPECT_EQ(first("\\p{Han}+", "。、列車"), "列車");  // by the script itself, not by script extensions
   EXPECT_EQ(first("\\u00e9|\\x41", "xé"), "é");
+}
+
+// Characters that Unicode has had since versions 15 and 16 (DerivedAge.txt, Scripts.txt), which PCRE2 10.42 does not
+// know.
+TEST(Patterns, KnowNewCharacters) {
+  const auto first = [](const char* expression, const std::string& text) {
+    const Pattern pattern(expression, "test");
+    const auto match = pattern.find(text, 0, Pattern::Memory(pattern));
+    return match ? text.substr(match->begin, match->end - match->begin) : "none";
+  };
+  const std::string upper = "\u1c89\ua7cb", lower = "\u1c8a", digit = "\U00010d40", han = "\U0002ebf0", mark = "\u0897";
+  EXPECT_EQ(first("\\p{L}+", "1" + upper + lower + han + "2"), upper + lower + han);
+  EXPECT_EQ(first("\\p{Lu}+", "a" + upper + lower), upper);
+  EXPECT_EQ(first("(?i:x\\p{Lu}+)", "aX" + upper + "b"), "X" + upper);
+  EXPECT_EQ(first("[\\p{Ll}\\p{Lo}]+", upper + lower + han), lower + han);
+  EXPECT_EQ(first("\\p{Han}+", "a" + han), han);
+  EXPECT_EQ(first("\\p{han}+", "a" + han), han);
+  EXPECT_EQ(first("\\d+", "a1" + digit), "1" + digit);
+  EXPECT_EQ(first("\\D+", digit + mark + "2"), mark);
+  EXPECT_EQ(first("[^\\D]+", mark + digit), digit);
+  EXPECT_EQ(first("[^\\s\\p{L}\\p{N}]+", upper + digit + " !" + mark), "!" + mark);
+  EXPECT_EQ(first("\\p{M}+", "a" + mark), mark);
+  EXPECT_EQ(first("\\p{Cn}", mark + digit + han + "\U000e0fff"), "\U000e0fff");
+  EXPECT_EQ(first("\\P{L}+", upper + "1" + lower), "1");
+}
+
+// Digits of a script that is new in Unicode 17 (UnicodeData.txt), by which the pre-tokenizer Digits goes.
+TEST(Categories, NumbersOfThePreTokenizerAreNewer) {
+  for (const char32_t c : {U'1', U'\u2167', U'\U00010d40', U'\U00011de0', U'\U00011de9'})
+    EXPECT_NE(trainyard::data::unicode::properties()[c] & trainyard::data::unicode::is_number, 0) << std::uint32_t{c};
+  EXPECT_EQ(trainyard::data::unicode::properties()[U'\U00011df0'] & trainyard::data::unicode::is_number, 0);
+}
+
+// The tables of classes and of categories were asked of the reference in different ways.
+TEST(Categories, AreOneForEachCodePoint) {
+  std::vector<int> of(0x110000);
+  for (const char* name : {"L", "M", "N", "P", "S", "Z", "C"})
+    for (const auto& r : code_points_of(name))
+      for (auto c = r.first; c <= r.last; ++c) ++of[c];
+  for (char32_t c = 0; c < 0x110000; ++c) ASSERT_EQ(of[c], c < 0xD800 || c >= 0xE000 ? 1 : 0) << std::uint32_t{c};
+  const auto same = [](const std::vector<CodePoints>& a, std::span<const CodePoints> b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const CodePoints& x, const CodePoints& y) { return x.first == y.first && x.last == y.last; });
+  };
+  EXPECT_TRUE(same(code_points_of("L"), letters));
+  EXPECT_TRUE(same(code_points_of("N"), numbers));
+  EXPECT_TRUE(code_points_of("Nonsense").empty());
 }
 
 // Loops of alternatives need memory for each character. Nested loops need time.

@@ -99,6 +99,18 @@ jq -n --argjson id "$(jq '.added_tokens[0].id' foreign/tokenizer.json)" '{eos_to
 expect 0 shard-data --input many.jsonl --tokenizer foreign/tokenizer.json --output beside-config --validation 0
 said "documents end with .*the eos_token_id of config.json"
 same beside/index.json beside-config/index.json "the end that config.json says"
+# Files beside a tokenizer count before a known name in it. Where they name no token of it, its own counts.
+mkdir known
+cp "$golden/llama3.json" known/tokenizer.json
+for content in '{"content": "<|a|>"}' '"<|nothing|>"'; do
+  echo "{\"eos_token\": $content}" >known/tokenizer_config.json
+  expect 0 shard-data --input texts.jsonl --tokenizer known/tokenizer.json --output known-set --validation 0 --force
+  case $content in
+    *nothing*) said 'beside known/tokenizer.json is skipped .*: the id 705 ends documents'; of=.content==\"'<|end_of_text|>'\" ;;
+    *) said 'documents end with "<|a|>"'; of=.content==\"'<|a|>'\" ;;
+  esac
+  jq -e --slurpfile t known/tokenizer.json ".end_of_document == (\$t[0].added_tokens[] | select($of) | .id)" known-set/index.json >/dev/null || fail "another end: $(cat known-set/index.json)"
+done
 # A foreign model with such a tokenizer has no row for a new end of document. Its own end works everywhere, and the advice in the messages leads to it.
 train_on beside beside-run
 expect 0 convert-checkpoint beside-run theirs --to safetensors

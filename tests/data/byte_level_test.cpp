@@ -71,13 +71,15 @@ TEST(ByteLevel, IdsAreThoseOfTheReference) {
 // gpt2.json with changes: NFC, punctuation, tokens that are words (tests/golden/tokenizers_variants.py).
 TEST_F(Files, VariantsGiveTheIdsOfTheReference) {
   for (const auto& variant : json::parse(slurp(golden("variants.json")))) {
-    const auto tokenizer = with([&](json& j) {
+    with([&](json& j) {
       j.update(variant["change"]);
       for (int id = 700; auto token : variant["added"]) {
         token["id"] = id++;
         j["added_tokens"].push_back(token);
       }
     });
+    const auto tokenizer =
+        data::make_tokenizer(scratch.path + "/tokenizer.json", {"", "", variant["special_as_text"].get<bool>()});
     for (const auto& row : variant["rows"])
       EXPECT_EQ(encode(*tokenizer, row[0]), row[1].get<Ids>()) << variant["name"] << ": " << row[0];
     EXPECT_GE(variant["rows"].size(), 4u);
@@ -199,6 +201,7 @@ TEST_F(Files, AcceptedForms) {
   same([](json& j) {
     j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array({j["pre_tokenizer"]})}};
   });
+  same([](json& j) { j["model"]["merges"].insert(j["model"]["merges"].begin(), "#version: 0.2"); });
   same([](json& j) {
     for (auto& m : j["model"]["merges"]) {
       const std::string s = m;
@@ -216,6 +219,16 @@ TEST_F(Files, AcceptedForms) {
     j["added_tokens"] = {{{"id", 700}, {"content", "</s>"}}, {{"id", 701}, {"content", "<|end_of_text|>"}}};
   });
   EXPECT_EQ(ends->end_of_document(), 701);
+  // But special ones count before others: Gemma has <eos>, and </s> as a tag of HTML.
+  const auto tag = with([](json& j) {
+    j["added_tokens"] = {{{"id", 700}, {"content", "<|end_of_text|>"}},
+                         {{"id", 701}, {"content", "<eos>"}, {"special", true}}};
+  });
+  EXPECT_EQ(tag->end_of_document(), 701);
+  const auto both = with([](json& j) {
+    j["added_tokens"] = {{{"id", 700}, {"content", "</s>"}}, {{"id", 701}, {"content", "<eos>"}}};
+  });
+  EXPECT_EQ(both->end_of_document(), 701);
   // Llama 3's split, as older conversions write it.
   const auto removed = with(
       [](json& j) {
@@ -390,13 +403,14 @@ TEST_F(Files, ContradictionsAreRefused) {
     EXPECT_EQ(encode(*tokenizer, "the cat"), encode(*data::make_tokenizer(golden("gpt2.json")), "the cat"));
     EXPECT_EQ(data::set_tokenizer_name(*tokenizer), "tokenizer.json");
   }
-  for (const auto& [content, says] :
-       std::vector<std::pair<std::string, std::string>>{{"", "it is empty"},
-                                                        {" \n", "it is empty"},
-                                                        {"\xef\xbb\xbf" + gpt2, "a byte order mark"},
-                                                        {"[1, 2]", "a list"},
-                                                        {"\n[" + gpt2 + "]", "a list"},
-                                                        {"\n{\x0a\x09", "is not a SentencePiece model"}}) {
+  for (const auto& [content, says] : std::vector<std::pair<std::string, std::string>>{
+           {"", "it is empty"},
+           {" \n", "it is empty"},
+           {"\xef\xbb\xbf" + gpt2, "a byte order mark"},
+           {"[1, 2]", "a list"},
+           {"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS"},
+           {"\n[" + gpt2 + "]", "a list"},
+           {"\n{\x0a\x09", "is not a SentencePiece model"}}) {
     try {
       of(content);
       ADD_FAILURE() << "accepted, though " << says;

@@ -191,6 +191,9 @@ TEST_F(KindFiles, EndsAndBeginningsAreNamed) {
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 2), 0);
   const auto read = ids_of(*named, "a</s>");
   EXPECT_EQ(std::count(read.begin(), read.end(), 2), 1);
+  // A tag of HTML that the vocabulary has is no end where a special token is one.
+  const auto tag = with("gemma", [](json& j) { j["model"]["vocab"]["</s>"] = 5000; });
+  EXPECT_EQ(tag->name_of_token(tag->end_of_document()), "<eos>");
   // A file without such a token gets a new one.
   const auto none = data::make_tokenizer(kind_file("no_bytes"));
   EXPECT_TRUE(none->made_its_end());

@@ -33,6 +33,8 @@ NORMAL = ["e\u0301 n\u0303o\u0302 A\u030a \u0301alone", "caf\u00e9 cafe\u0301", 
 PUNCTUATION = ["the-final--countdown!! (a, b)... x=y+1 $5 ~^`| \u00ab\u2026\u00bb\u00bf\u00a7\u00b6 \u3001\u3002\u300c\u5217\u8eca\u300d \u061f \u05be a\u2014b\u2013\u2013c \u2e3a\u2e52 \U00011fff", "!!!", "a", " - ", "it's . . .\n..\n", "<|endoftext|>...", "\u20ac\u00a3 \u2020\u2020"]
 NUMBERS = ["1 12 123 1234 1234567 x9y", "in 2024, 3.14159", "\u00b2\u00b3\u00b9 \u00bc\u00bd\u00be \u0663\u0664 \u2167", "\u00f2\u00fe \u4e32\u5f39\u673c", " 100 000\n7", *mixed[:20]]
 WORDS = ["cat", "cats", "a cat", "a-cat-", "_cat", "cat_", "1cat", "cat\u0301", "\u4e2dcat", "\u00ecat cat\u0660", "catcat cat", "cat\u2160 cat\u200d cat\u20dd", "(cat)cat", " cat dog  cat", "catdog dogcat", "dog  dog\tdogs  dog", "hotcat hotdog hot dog"]
+STRIPPED = ["<a>\nx", "<a>\n\nx", "<a> \n x", "<a>\n \n\n\nx", "\n \nx", "x \n <a> \n", "<b> <a>\n<b>", "<a>", "a\t\t b", "<a>\t\n\tx", " <b>\n<a>\u3000\nx"]
+SPECIAL = ["a<|x|>b", "<|x|><|x|>", "<|<|x|>|>", "<|endoftext|>", "a <|y|> b <|x", "<|x|", "\u00e9<|x|>\u00e9 <|"]
 variants = [
     ("NFC", {"normalizer": {"type": "NFC"}}, [token("<Caf\u00e9>", normalized=True), token("<cu\u0301t>", normalized=True), token("<raw e\u0301>", special=True)], NORMAL),
     ("NFC in a sequence", {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}}, [], NORMAL[:4]),
@@ -42,12 +44,15 @@ variants = [
         {"type": "Punctuation", "behavior": "Contiguous"}, byte_level, {"type": "Digits", "individual_digits": False},
         {"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": False}]}}, [], PUNCTUATION + NUMBERS),
     ("single words", {}, [token("cat", single_word=True), token("dog", single_word=True, lstrip=True, rstrip=True, normalized=True), token("hotdog")], WORDS),
+    ("white space that tokens take", {}, [token("<a>", rstrip=True), token("\n", rstrip=True), token("\n\n"), token("<b>", lstrip=True, rstrip=True, special=True), token("\t", normalized=True)], STRIPPED),
+    ("special tokens as text", {}, [token("<|x|>", special=True), token("<|"), token("|>", normalized=True), token("<|y|>", special=True, normalized=True)], SPECIAL),
 ]
 out = []
 for name, change, added, texts in variants:
     d = json.loads(json.dumps(base)) | change
     d["added_tokens"] += [{"id": 700 + i} | t for i, t in enumerate(added)]
     t = Tokenizer.from_str(json.dumps(d))
-    out.append({"name": name, "change": change, "added": added, "rows": [[x, t.encode(x, add_special_tokens=False).ids] for x in texts]})
+    t.encode_special_tokens = name == "special tokens as text"
+    out.append({"name": name, "change": change, "added": added, "special_as_text": t.encode_special_tokens, "rows": [[x, t.encode(x, add_special_tokens=False).ids] for x in texts]})
 with open(os.path.join(folder, "variants.json"), "w") as f:
     f.write("[" + ",\n".join(json.dumps(v, separators=(",", ":")) for v in out) + "]\n")

@@ -11,7 +11,7 @@ followers. What Python's own Unicode says is only where to look.
 import sys, unicodedata
 
 from charsmap import charsmap
-from tokenizers import normalizers
+from tokenizers import normalizers, pre_tokenizers
 
 everything = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 nfd, nfkd, lower, accents = (n().normalize_str for n in (normalizers.NFD, normalizers.NFKD, normalizers.Lowercase, normalizers.StripAccents))
@@ -74,9 +74,11 @@ def table_lower():
 def table_marks():
     both = bert(strip_accents=True)
     clean = bert(clean_text=True)
-    return "Marks and controls", [
+    cut = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str("".join("a" + c for c in everything))
+    return "Marks, controls, and what the pre-tokenizer Digits divides", [
         ("Range", "nonspacing_marks", ranges(c for c in everything if both(c) == "")), ("Range", "combining_marks", ranges(c for c in everything if accents(c) == "")),
-        ("Range", "not_clean", ranges(c for c in everything if clean(c) == ""))]
+        ("Range", "not_clean", ranges(c for c in everything if clean(c) == "")),
+        ("Range", "digits", ranges(part for part, _ in cut if len(part) == 1 and part != "a"))]
 
 
 def table_graphemes():

@@ -73,6 +73,9 @@ TEST(Safetensors, ReadsWhatTheFormatSays) {
 }
 
 TEST(Safetensors, RefusesHeadersThatLie) {
+  const auto pointer = refusal("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 499723\n");
+  EXPECT_NE(pointer.find("is a pointer of Git LFS"), std::string::npos) << pointer;
+  EXPECT_NE(refusal("version of a text").find("says that its header has 2336927755350992246 bytes"), std::string::npos);
   const auto good = "{" + entry("a", "F32", "[2]", "[0,8]") + "}";
   EXPECT_EQ(refusal(with_length(good) + std::string(8, 'x')), "");
   expect_refused(good, 7, "\"a\" ends at byte");

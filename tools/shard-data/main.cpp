@@ -1,4 +1,5 @@
 // shard-data: converts text to token shards.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
@@ -105,8 +106,8 @@ void add_options(CLI::App& app, Settings& s) {
       ->group("Output");
   tools::add_new_tokenizer(app, s.train);
   app.add_option("--end-of-document", s.around.end,
-                 "token that ends documents, by its text or id [the tokenizer's, else the one in a "
-                 "tokenizer_config.json or config.json beside it]")
+                 "token that ends documents, by its text or id [the one in a tokenizer_config.json or "
+                 "config.json beside the tokenizer, else the tokenizer's]")
       ->group("Output")
       ->type_name("TOKEN");
   app.add_option("--begin-of-document", s.around.begin,
@@ -232,28 +233,32 @@ void require_product(const Settings& s, const CLI::App& app) {
 // Makes the tokenizer with the document tokens that were asked for, or those found beside the model's file.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   const auto name = s.tokenizer.value_or("bytes");
-  auto around = s.around;
-  auto tokenizer = data::make_tokenizer(name, around);
-  if (!tokenizer->made_its_end()) return tokenizer;
-  const auto beside = data::end_beside(name);
-  if (around.end = beside.token; around.end.empty()) {
+  if (!s.around.end.empty()) return data::make_tokenizer(name, s.around);
+  const auto beside = base::file_size(name) < 0 ? data::EndBeside() : data::end_beside(name);
+  std::string skipped;
+  if (!beside.token.empty()) try {
+      auto around = s.around;
+      around.end = beside.token;
+      auto tokenizer = data::make_tokenizer(name, around);
+      const auto token = tokenizer->name_of_token(tokenizer->end_of_document());
+      base::log_info("documents end with {}, id {}: the {}", base::excerpt(token.empty() ? around.end : token),
+                     tokenizer->end_of_document(), beside.given_by);
+      return tokenizer;
+    } catch (const base::Unreadable&) {
+      throw;
+    } catch (const base::InputError& e) {
+      skipped = e.what();
+    }
+  auto tokenizer = data::make_tokenizer(name, s.around);  // refuses what is wrong without the end, too
+  const auto end = tokenizer->end_of_document();
+  if (!skipped.empty())  // that file belongs to another model
+    base::log_warning("{} beside {} is skipped ({}): the {}id {} ends documents", beside.given_by, base::one_line(name),
+                      skipped, tokenizer->made_its_end() ? "new " : "", end);
+  else if (tokenizer->made_its_end())
     base::log_info(
         "{} has no known token for the end of a document: the new id {} ends documents, and a pretrained model with "
         "this tokenizer has no embedding for it (--end-of-document names another token)",
-        base::one_line(name), tokenizer->end_of_document());
-    return tokenizer;
-  }
-  try {
-    tokenizer = data::make_tokenizer(name, around);
-  } catch (const base::Unreadable&) {
-    throw;
-  } catch (const base::InputError& e) {  // that file belongs to another model
-    base::log_warning("{} beside {} is skipped ({}): the new id {} ends documents", beside.given_by,
-                      base::one_line(name), e.what(), tokenizer->end_of_document());
-    return tokenizer;
-  }
-  base::log_info("documents end with {}, id {}: the {}", base::excerpt(around.end), tokenizer->end_of_document(),
-                 beside.given_by);
+        base::one_line(name), end);
   return tokenizer;
 }
 

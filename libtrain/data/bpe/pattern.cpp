@@ -4,6 +4,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/setting_text.h"
+#include "libtrain/data/bpe/categories.h"
+#include "libtrain/data/unicode/properties.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -97,6 +99,39 @@ std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t f
         base::text("cut long documents with $max-document; if that does not help, the pattern backtracks too much"));
   const auto* found = pcre2_get_ovector_pointer(memory.parts_->data.get());
   return Match{found[0], found[1]};
+}
+
+std::vector<CodePoints> code_points_of_pcre2(const std::string& item) {
+  std::string all;
+  for (char32_t c = 0; c < 0x110000; ++c)
+    if (c < 0xD800 || c >= 0xE000) unicode::append(c, all);
+  const auto expression = fmt::format("\\p{{{}}}+", item);
+  int error = 0;
+  std::size_t at = 0;
+  const Owned<pcre2_code, pcre2_code_free> code(pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr));
+  if (!code) return {};
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
+  const Owned<pcre2_match_data, pcre2_match_data_free> data(pcre2_match_data_create_from_pattern(code.get(), nullptr));
+  if (!data) throw std::bad_alloc();
+  std::vector<CodePoints> out;
+  for (std::size_t from = 0;;) {
+    if (pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(all.data()), all.size(), from, PCRE2_NO_UTF_CHECK,
+                    data.get(), nullptr) < 0)
+      return out;
+    const auto* found = pcre2_get_ovector_pointer(data.get());
+    const auto *first = all.data() + found[0], *last = all.data() + found[1];
+    from = found[1];
+    do --last;
+    while ((static_cast<unsigned char>(*last) & 0xC0) == 0x80);
+    const CodePoints range{next_code_point(first), next_code_point(last)};
+    if (range.first < 0xD800 && range.last >= 0xE000) {
+      out.push_back({range.first, 0xD7FF});
+      out.push_back({0xE000, range.last});
+    } else {
+      out.push_back(range);
+    }
+  }
 }
 
 }  // namespace trainyard::data::bpe

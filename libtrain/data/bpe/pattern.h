@@ -14,7 +14,7 @@ namespace trainyard::data::bpe {
 // libraries read differently, or that this program does not know (\w, \b, \h, nested sets, names of groups, ...).
 std::string in_words_of_pcre2(std::string_view expression, const std::string& where);
 
-// Letters and numbers are as the installed PCRE2 defines them.
+// Categories and well-known scripts are those of the tables (categories.h), others as the installed PCRE2 defines them.
 class Pattern {
  public:
   // InputError for an invalid or unsupported expression.

@@ -1,6 +1,7 @@
 // Translates Oniguruma's syntax, as far as PCRE2 gives it the same meaning.
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/data/bpe/categories.h"
 #include "libtrain/data/bpe/pattern.h"
 
 #include <algorithm>
@@ -55,7 +56,10 @@ class Translation {
       if (rest().substr(2).starts_with('{')) return hex(3, rest().find('}') - 3);
       if (rest().size() < 4 || rest()[2] > '7') refuse("a byte of a character as \\x");
       hex(2, 2);
-    } else if (std::string_view("dDrntfaeAz").find(c) != std::string_view::npos) {
+    } else if (c == 'd' || c == 'D') {
+      add_property("Nd", "Nd", c == 'D');
+      at_ += 2;
+    } else if (std::string_view("rntfaeAz").find(c) != std::string_view::npos) {
       if (in_set_ && (c == 'A' || c == 'z')) refuse(fmt::format("\\{} in a set", c));
       copy(2);
     } else if (is_ascii_letter(c) || is_digit(c) || (static_cast<unsigned char>(c) & 0x80) != 0) {
@@ -75,8 +79,16 @@ class Translation {
       refuse(base::excerpt(rest().substr(0, close + 1)));
     if (folding() && in_set_) refuse("\\p in a set in (?i:...)");  // one library folds it, the other does not
     const bool is_script = name.size() > 2 || name == "Yi";
-    out_ += fmt::format("{}{{{}{}}}", rest().substr(0, 2), is_script ? "sc:" : "", name);
+    add_property(name, fmt::format("{}{}", is_script ? "sc:" : "", name), rest()[1] == 'P');
     at_ += close + 1;
+  }
+
+  // With the code points of our tables, where PCRE2 has others.
+  void add_property(std::string_view name, const std::string& item, bool negated) {
+    const auto set = set_item_of(name, item);
+    if (in_set_ || set.as_in_pcre2) out_ += negated ? set.outside : set.inside;
+    else
+      out_ += fmt::format("{}[{}{}]{}", folding() ? "(?-i:" : "", negated ? "^" : "", set.inside, folding() ? ")" : "");
   }
 
   void hex(std::size_t skip, std::size_t digits) {

@@ -17,7 +17,8 @@ std::uint64_t child_key(std::uint32_t node, char c) { return std::uint64_t{node}
 
 }  // namespace
 
-TokenTree::TokenTree(const std::vector<AddedToken>& tokens, bool normalized) {
+TokenTree::TokenTree(const std::vector<AddedToken>& tokens, bool normalized, Special special_is)
+    : special_(special_is) {
   // Of equal texts, which normalizing may make, a special token counts, then the first.
   for (const bool special : {true, false})
     for (const auto& t : tokens)
@@ -96,8 +97,9 @@ AddedTokens::Continued::Continued(const Normalizers& normalizers, std::string_vi
 }
 
 AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizers& normalizers,
-                         const std::string& where)
-    : normalizers_(normalizers), first_(tokens, false), second_(normalized(tokens, normalizers, where), true) {}
+                         TokenTree::Special special, const std::string& where)
+    : normalizers_(normalizers), first_(tokens, false, special),
+      second_(normalized(tokens, normalizers, where), true, special) {}
 
 std::vector<AddedToken> AddedTokens::normalized(std::vector<AddedToken> tokens, const Normalizers& normalizers,
                                                 const std::string& where) {

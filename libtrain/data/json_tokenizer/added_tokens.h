@@ -28,22 +28,25 @@ struct AddedToken {
 // it. It takes time linear in the text, because each position is compared with a tree of short tokens.
 class TokenTree {
  public:
-  TokenTree(const std::vector<AddedToken>& tokens, bool normalized);
+  enum class Special { is_token, is_text };  // text: a special token is found, and passed over as a whole
+  TokenTree(const std::vector<AddedToken>& tokens, bool normalized, Special special);
   bool empty() const { return nodes_.size() == 1; }
 
-  // Calls text(part) and token(id) in the order of the text. Parts are not empty.
+  // Calls text(part) and token(id) in the order of the text. Parts are not empty. A token inside the white space that
+  // the one before it took is a token too, and text then goes on behind it: white space may so count twice.
   template <class Text, class Token> void cut(std::string_view all, const Text& text, const Token& token) const {
     std::size_t done = 0, at = 0, space_end = 0;
     for (Found found; (found = find(all, at)).token != nullptr;) {
       auto begin = found.begin, end = found.begin + found.token->text.size();
       at = end;
+      if (special_ == Special::is_text && found.token->special) continue;
       if (found.token->single_word && is_inside_word(all, begin, end)) continue;
       if (found.token->left_strip) begin = done + bpe::before_space(all.substr(done), begin - std::min(begin, done));
       if (found.token->right_strip) {
         if (space_end < end) space_end = bpe::behind_space(all, end);  // white space is looked at once
         end = space_end;
       }
-      if (begin >= end || end <= done) continue;  // an earlier token has taken it
+      if (begin >= end) continue;  // an earlier token has taken it
       if (done < begin) text(all.substr(done, begin - done));
       token(found.token->id);
       done = end;
@@ -74,6 +77,7 @@ class TokenTree {
   std::vector<Node> nodes_{1};
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // key: (node, byte)
   std::array<bool, 256> begins_{};
+  Special special_;
   int first_byte_ = -1;  // the first byte, if all tokens begin with the same one
 };
 
@@ -82,7 +86,8 @@ class TokenTree {
 class AddedTokens {
  public:
   // Borrows the normalizers. InputError for a token of which nothing stays; `where` names the file.
-  AddedTokens(const std::vector<AddedToken>& tokens, const Normalizers& normalizers, const std::string& where);
+  AddedTokens(const std::vector<AddedToken>& tokens, const Normalizers& normalizers, TokenTree::Special special,
+              const std::string& where);
   // Calls text(part) and token(id) in the order of the text. Texts of parts are not empty. `all` goes on behind
   // `before`, unless that is empty.
   struct Part {

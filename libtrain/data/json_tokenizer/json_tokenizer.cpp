@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <initializer_list>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -60,19 +61,19 @@ class JsonTokenizer : public Tokenizer {
  public:
   JsonTokenizer(const std::string& path, std::string json, Parts parts, const DocumentTokens& around)
       : path_(path), json_(std::move(json)), crc_(base::crc32c(json_.data(), json_.size())), parts_(std::move(parts)),
-        added_(found_in_text(parts_.added, around), parts_.normalizers, path), reads_special_(!around.special_as_text) {
+        added_(parts_.added, parts_.normalizers,
+               around.special_as_text ? TokenTree::Special::is_text : TokenTree::Special::is_token, path),
+        reads_special_(!around.special_as_text) {
     for (const auto& t : parts_.added) texts_.emplace(t.id, t.text);
     if (!reads_special_ &&
         std::none_of(parts_.added.begin(), parts_.added.end(), [](const AddedToken& t) { return t.special; }))
       throw no_special_token(path);
-    end_ = count();
-    for (const char* name : {"[SEP]", "<eos>", "</s>", "<|end_of_text|>", "<|endoftext|>"})
-      if (const auto id = sign_named(name); id >= 0) end_ = id;
+    const auto known_end = sign_named({"<|endoftext|>", "<|end_of_text|>", "<eos>", "</s>", "[SEP]"});
+    end_ = known_end.value_or(count());
     own_end_ = end_ == count() && around.end.empty();
     if (!around.end.empty()) end_ = id_of(around.end, count());
     if (!around.begin.empty()) begin_ = id_of(around.begin, count() - 1);
-    for (const char* name : {"<mask>", "[MASK]"})
-      if (const auto id = sign_named(name); id >= 0) mask_ = id;
+    mask_ = sign_named({"[MASK]", "<mask>"}).value_or(-1);
     probe_ = plain_token();
   }
 
@@ -150,11 +151,6 @@ class JsonTokenizer : public Tokenizer {
   }
 
  private:
-  static std::vector<AddedToken> found_in_text(std::vector<AddedToken> added, const DocumentTokens& around) {
-    if (around.special_as_text) std::erase_if(added, [](const AddedToken& t) { return t.special; });
-    return added;
-  }
-
   // Whether the piece that a part begins lies in one with text before it, where something would be put before pieces.
   bool goes_on(const AddedTokens::Part& part, EncodingMemory& memory) const {
     if (part.before.empty()) return false;
@@ -172,11 +168,17 @@ class JsonTokenizer : public Tokenizer {
 
   std::int32_t count() const { return static_cast<std::int32_t>(parts_.tokens.size()); }
 
-  // An added token, or one that a vocabulary without an alphabet of bytes has; -1: there is none.
-  std::int32_t sign_named(std::string_view name) const {
-    for (const auto& t : parts_.added)
-      if (t.text == name) return t.id;
-    return parts_.tokens_are_bytes ? -1 : id_named(name).value_or(-1);
+  // A special token of one of these names, else another added one: Gemma has <eos>, and </s> as a tag of HTML. Else one
+  // that a vocabulary without an alphabet of bytes has.
+  std::optional<std::int32_t> sign_named(std::initializer_list<std::string_view> names) const {
+    for (const bool special : {true, false})
+      for (const auto name : names)
+        for (const auto& t : parts_.added)
+          if (t.text == name && t.special == special) return t.id;
+    if (parts_.tokens_are_bytes) return {};
+    for (const auto name : names)
+      if (const auto id = id_named(name)) return id;
+    return {};
   }
 
   // A token of letters alone: its text does not depend on what is around it.

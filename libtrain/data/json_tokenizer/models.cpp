@@ -49,6 +49,8 @@ std::vector<bpe::Merge> merges_of(const Json& list, const std::vector<std::strin
   std::vector<bpe::Merge> out;
   out.reserve(list.size());
   for (const auto& item : list) {
+    // The first line of a merges.txt, which the package skips too.
+    if (item.is_string() && item.get_ref<const std::string&>().starts_with("#version")) continue;
     const auto halves = halves_of(item, where);
     const auto id = [&](const std::string& token) {
       const auto text = of_bytes ? bpe::bytes_of(token) : std::optional(token);

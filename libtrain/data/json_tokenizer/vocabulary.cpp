@@ -65,10 +65,13 @@ class AddedTokenReader {
                                      [&](const auto& f) { return f.first == t.id && f.second != t.text; });
     const bool taken = foreign || (!known && at < vocabulary_.tokens.size() && !vocabulary_.tokens[at].empty());
     if ((known && *known != t.id) || taken)
-      throw base::InputError(fmt::format("{}: {} has the id {}, {}", where_, name, t.id,
-                                         known ? fmt::format("in the vocabulary it has {}", *known)
-                                               : "which a token of the vocabulary has"),
-                             "is the file damaged, or put together of two?");
+      throw base::InputError(
+          fmt::format(
+              "{}: {} has the id {}, {}", where_, name, t.id,
+              known ? fmt::format("in the vocabulary it has {}", *known) : "which a token of the vocabulary has"),
+          fmt::format("is the file damaged, or put together of two? The `tokenizers` package would give it {}, and so "
+                      "may you",
+                      known ? fmt::format("the id {}", *known) : "an id behind the others"));
   }
 
   const Vocabulary& vocabulary_;
@@ -99,7 +102,10 @@ Vocabulary Vocabulary::of_object(const Json& object, Writing writing, const std:
 }
 
 void Vocabulary::add(std::string_view token, std::int32_t id) {
-  if (token.empty()) throw base::InputError(where_ + ": a token without text", "remove it from the vocabulary");
+  if (token.empty())
+    throw base::InputError(
+        fmt::format("{}: token {} is a token without text", where_, id),
+        "remove it from the vocabulary: the `tokenizers` package loads it, but no text becomes it there");
   if (std::ssize(tokens) <= id) tokens.resize(base::size(id) + 1), taken_.resize(base::size(id) + 1);
   if (taken_[base::size(id)]) {
     const auto other = std::find_if(ids_.begin(), ids_.end(), [&](const auto& known) { return known.second == id; });

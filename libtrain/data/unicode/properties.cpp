@@ -26,7 +26,7 @@ std::vector<std::uint8_t> all_properties() {
   for (char32_t c = 0; c < code_points; ++c)
     if (bpe::class_table()[c] == bpe::CharClass::space) out[c] |= is_space;
   fill(bpe::punctuation, is_sign);
-  fill(bpe::numbers, is_number);
+  fill(digits, is_number);
   fill(nonspacing_marks, is_nonspacing_mark);
   fill(combining_marks, is_combining_mark);
   fill(not_clean, is_not_clean);

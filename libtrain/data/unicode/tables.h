@@ -18,8 +18,8 @@ struct Run {
 extern const std::span<const Run> compatible_single;
 extern const std::span<const char32_t> compatible_long;
 extern const std::span<const Run> lower_case;
-// Marks without width; marks of all kinds; what BERT removes from a text.
-extern const std::span<const Range> nonspacing_marks, combining_marks, not_clean;
+// Marks without width; marks of all kinds; what BERT removes from a text; what the pre-tokenizer Digits divides.
+extern const std::span<const Range> nonspacing_marks, combining_marks, not_clean, digits;
 // Parts of graphemes: what belongs to the character before; pictures, which a joiner (U+200D) joins; what the next
 // character belongs to; what nothing belongs to; and letters of India that a linker between them joins.
 extern const std::span<const Range> joining, pictures, joining_next, apart, linkers, linked;
