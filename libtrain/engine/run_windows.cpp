@@ -110,8 +110,7 @@ std::string RunWindows::few_targets_text(const RunSetup& setup, std::int64_t bat
   if (steps < seldom) return {};
   return base::text(
       "{} of the first {} sequences of this run have no {}, so about {} % of its steps of {} have none: such a step "
-      "has "
-      "no loss, and teaches nothing; a larger $global-batch or a longer $sequence has fewer of them",
+      "has no loss, and teaches nothing; a larger $global-batch or a longer $sequence has fewer of them",
       without, looked_at, counted == Counted::answers ? "answer" : "hidden token", std::llround(100 * steps),
       base::counted(batch, "sequence"));
 }
