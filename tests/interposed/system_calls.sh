@@ -105,7 +105,8 @@ one() {
   case $code in
     0) ;;
     4|6) [ "$call $path" = "write -" ] || grep -q "$(words_of "$error")" err || wrong="does not say the error" ;;   # a program that cannot write cannot report
-    127) grep -q 'error while loading shared libraries\|Fatal glibc error' err || wrong="exit 127" ;;   # the system's loader failed, before the program began
+    # The system's loader failed, before the program began.
+    127) grep -q 'error while loading shared libraries\|Fatal glibc error\|^cannot allocate TLS data\|^out of memory$' err || wrong="exit 127" ;;
     2|3) [ "$error" = EACCES ] || { [ "$error" = ESTALE ] && grep -q 'was removed or renamed' err; } || wrong="exit $code blames the call or the content" ;;
     75) ;;
     137) wrong="hangs, or was killed" ;;
