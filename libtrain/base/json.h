@@ -34,9 +34,8 @@ inline constexpr const char* damaged_json =
     "the file is damaged, was edited, or is of another version of these programs: write it again";
 
 // One JSON object; borrows `object`. `hint` says what to do about a wrong value; the objects inside have it, too. The
-// getters throw InputError when the key is missing, or the value has another
-// type or is out of range. done() throws InputError when the object has a key that no getter asked for. It names the
-// nearest key that a getter did ask for.
+// getters throw InputError when the key is missing, or the value has another type or is out of range. done() throws
+// InputError when the object has a key that no getter asked for. It names the nearest key that a getter did ask for.
 template <class Json> class BasicJsonObject {
  public:
   BasicJsonObject(const Json& object, std::string where, std::string hint = damaged_json);
