@@ -1,4 +1,4 @@
-// score: log-likelihoods of endings and of texts, and which endings a model prefers.
+// score: log-likelihoods of endings and of texts, and which endings a model prefers; BLEU and chrF of translations.
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
@@ -8,6 +8,7 @@
 #include "tools/generate/output.h"
 #include "tools/generate/questions.h"
 #include "tools/score/summary.h"
+#include "tools/score/translations.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -200,8 +201,8 @@ class Scoring {
 void add_options(CLI::App& app, ScoreOptions& o) {
   using tools::in_range;
   const char *const model = "Model", *const input = "Questions", *const out = "Output";
-  app.add_option("--checkpoint", o.checkpoint, "folder of a checkpoint, or of a run, for its newest whole checkpoint")
-      ->required()
+  app.add_option("--checkpoint", o.checkpoint,
+                 "folder of a checkpoint, or of a run, for its newest whole checkpoint; required without --references")
       ->type_name("DIR")
       ->group(model);
   app.add_option("--tokenizer", o.tokenizer, "bytes, or the path of a tokenizer's file [what the checkpoint recorded]")
@@ -215,8 +216,8 @@ void add_options(CLI::App& app, ScoreOptions& o) {
   app.add_flag("--stream-weights", o.stream_weights,
                "for a model that is larger than memory: read the weights layer by layer in each pass, and keep none")
       ->group(model);
-  app.add_option("--input", o.input, "file with a JSON object on each line; - is standard input")
-      ->required()
+  app.add_option("--input", o.input,
+                 "file with a JSON object on each line, or with --references a translation; - is standard input")
       ->type_name("FILE")
       ->group(input);
   app.add_option("--batch", o.batch, "endings and texts in a pass. The scores do not depend on it [16]")
@@ -226,7 +227,9 @@ void add_options(CLI::App& app, ScoreOptions& o) {
   app.add_flag("--no-bos", o.no_begin,
                "put no token before contexts and texts, as never before token ids; see generate --help")
       ->group(input);
-  app.add_flag("--json", o.json, "print a line of JSON for each question, and a summary at the end")->group(out);
+  app.add_flag("--json", o.json,
+               "print a line of JSON for each question, and a summary at the end; of translations for each metric")
+      ->group(out);
 }
 
 constexpr const char* lines =
@@ -242,18 +245,29 @@ int main(int argc, char** argv) {
   CLI::App app{"", "score"};
   tools::describe_program(app,
                           "Scores endings of contexts and whole texts by their log-likelihood in a trained model: "
-                          "multiple-choice accuracy, perplexity.",
+                          "multiple-choice accuracy, perplexity. Scores translations by BLEU and chrF.",
                           "  echo '{\"text\": \"In the beginning\"}' | score --checkpoint run --input -\n"
                           "  echo '{\"context\": \"In\", \"endings\": [\" a\", \" b\"], \"answer\": 1}' | score "
-                          "--checkpoint run --input - --json\n",
-                          "generate, train --evaluate; tools/guide/evaluate.md");
+                          "--checkpoint run --input - --json\n"
+                          "  echo 'the cat sat on the mat' >right; echo 'a cat sat on the mat' | score --references "
+                          "right\n",
+                          "generate, train --evaluate; tools/guide/evaluate.md, tools/guide/translations.md");
   generate::ScoreOptions o;
+  score::TranslationOptions translations;
   generate::add_options(app, o);
+  score::add_translation_options(app, translations);
   app.footer(std::string(generate::lines) + "\n\n" + app.get_footer());
   return tools::guarded(app, argc, argv, [&] {
     base::configure_log("score", 0, base::LogLevel::info);
+    score::check_mode(app, translations);
     generate::warn_of_several("score", "the whole result");
-    generate::Scoring(o).run();
+    if (!translations.references.empty()) {
+      translations.input = o.input.empty() ? "-" : o.input;
+      translations.json = o.json;
+      score::score_translations(translations);
+    } else {
+      generate::Scoring(o).run();
+    }
     return base::ExitCode::done;
   });
 }

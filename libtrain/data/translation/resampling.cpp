@@ -59,6 +59,7 @@ double p_value_of(std::span<const double> scores, std::span<const double> other_
   std::vector<double> distances(scores.size());
   for (std::size_t i = 0; i < scores.size(); ++i) distances[i] = std::abs(scores[i] - other_scores[i]);
   const auto mean = mean_of(distances);
+  if (mean == 0) return 1;
   const auto above = std::count_if(distances.begin(), distances.end(),
                                    [&](double distance) { return distance - mean > std::abs(difference); });
   return static_cast<double>(above + 1) / static_cast<double>(scores.size() + 1);

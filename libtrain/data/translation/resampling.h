@@ -22,8 +22,8 @@ struct Interval {
 Interval interval_of(std::vector<double> scores);
 
 // How probable a difference of `difference` or more would be if both systems were equally good: the share of the pairs
-// whose difference, without sign, is above the mean of such differences by more than that. (Koehn 2004, as in
-// sacrebleu)
+// whose difference, without sign, is above the mean of such differences by more than that (Koehn 2004, as sacrebleu
+// counts). 1 if the scores of all pairs are equal.
 double p_value_of(std::span<const double> scores, std::span<const double> other_scores, double difference);
 
 }  // namespace trainyard::data::translation
