@@ -82,7 +82,8 @@ std::string shown(Metric metric, std::span<const std::int64_t> sums) {
 
 TEST(Translations, ScoresAreThoseOfSacrebleu) {
   int scores = 0;
-  for (const auto& [name, one] : expected().items()) {
+  const auto all = expected();
+  for (const auto& [name, one] : all.items()) {
     const auto hypotheses = lines_of(name + ".hypothesis");
     for (const auto& score : one["scores"]) {
       std::vector<std::vector<std::string>> references;
