@@ -74,7 +74,17 @@ const std::vector<ForeignName>& names_of_score() {
        "",
        "nothing to choose: weights are read as the checkpoint has them"},
       {{"max-length", "max-seq-length", "context"}, "", "nothing to choose: a model's context decides"},
-      {{"add-bos-token"}, "no-bos", "which leaves the first token out"}};
+      {{"add-bos-token"}, "no-bos", "which leaves the first token out"},
+      {{"refs", "ref", "reference", "reference-file"}, "references", "with the translations in --input"},
+      {{"metrics"}, "metric", "several are separated by commas"},
+      {{"tokenize", "tok", "bleu-tokenize"}, "bleu-tokenizer", ""},
+      {{"hypotheses", "hypothesis", "hyp", "translations"}, "input", "with --references"},
+      {{"confidence-n", "paired-bs", "paired-bs-n", "n-bootstrap"}, "confidence", "and --baseline for pairs"},
+      {{"chrf-word-order"}, "metric", "chrf++ has a word order of 2"},
+      {{"lowercase", "lc", "chrf-lowercase", "bleu-lowercase", "smooth-method", "bleu-smooth-method", "sentence-level",
+        "test-set", "langpair", "width"},
+       "",
+       "BLEU is scored with case and exponential smoothing, of a whole text (the page translations)"}};
   return all;
 }
 

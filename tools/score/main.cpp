@@ -200,7 +200,7 @@ class Scoring {
 
 void add_options(CLI::App& app, ScoreOptions& o) {
   using tools::in_range;
-  const char *const model = "Model", *const input = "Questions", *const out = "Output";
+  const char *const model = "Model", *const input = "Questions";
   app.add_option("--checkpoint", o.checkpoint,
                  "folder of a checkpoint, or of a run, for its newest whole checkpoint; required without --references")
       ->type_name("DIR")
@@ -227,9 +227,6 @@ void add_options(CLI::App& app, ScoreOptions& o) {
   app.add_flag("--no-bos", o.no_begin,
                "put no token before contexts and texts, as never before token ids; see generate --help")
       ->group(input);
-  app.add_flag("--json", o.json,
-               "print a line of JSON for each question, and a summary at the end; of translations for each metric")
-      ->group(out);
 }
 
 constexpr const char* lines =
@@ -256,6 +253,10 @@ int main(int argc, char** argv) {
   score::TranslationOptions translations;
   generate::add_options(app, o);
   score::add_translation_options(app, translations);
+  app.add_flag(
+         "--json", o.json,
+         "print a line of JSON for each question, and a summary at the end; of translations, a line for each metric")
+      ->group("Output");
   app.footer(std::string(generate::lines) + "\n\n" + app.get_footer());
   return tools::guarded(app, argc, argv, [&] {
     base::configure_log("score", 0, base::LogLevel::info);

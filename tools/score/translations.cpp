@@ -179,14 +179,13 @@ void add_translation_options(CLI::App& app, TranslationOptions& o) {
   using tools::in_range;
   const char* const group = "Translations";
   app.add_option("--references", o.references,
-                 "score translations, one on each line of --input [standard input], without a model: files with the "
-                 "right translation of the same source on the same line. Several files: each line has several")
+                 "score translations without a model: the lines of --input [standard input] are compared with those of "
+                 "this file; of several files, each has one reference of a line")
       ->expected(1, -1)
       ->type_name("FILE...")
       ->group(group);
-  app.add_option(
-         "--metric", o.metrics,
-         "bleu, chrf (characters, chrF2), chrf++ (also words, chrF2++); several separated by commas [bleu,chrf]")
+  app.add_option("--metric", o.metrics,
+                 "bleu; chrf, of characters (chrF2); chrf++, also of words (chrF2++); or several [bleu,chrf]")
       ->delimiter(',')
       ->check(tools::one_of(translation::metric_names()))
       ->type_name("NAME,...")
@@ -198,18 +197,18 @@ void add_translation_options(CLI::App& app, TranslationOptions& o) {
       ->type_name("NAME")
       ->group(group);
   app.add_option("--confidence", o.confidence,
-                 "draw so many texts from the lines, with replacement, and print the interval that holds 95 % of "
-                 "their scores; 1000 is usual")
+                 "resamples of the lines; prints the interval that holds 95 % of their scores. 1000 is usual")
       ->check(in_range(base::Range<std::int64_t>{2, 1'000'000}))
       ->type_name("N")
       ->group(group);
-  app.add_option("--seed", o.seed, "with --confidence: seed of the draws [12345]")
+  app.add_option("--seed", o.seed, "with --confidence: seed of the resamples [12345]")
       ->check(tools::any_seed())
       ->type_name("N")
       ->group(group);
-  app.add_option("--baseline", o.baseline,
-                 "with --confidence: translations of another system, scored on the same draws. Prints the difference, "
-                 "and how probable it is between equally good systems")
+  app.add_option(
+         "--baseline", o.baseline,
+         "with --confidence: another system's translations, scored on the same resamples. Prints the difference, "
+         "and how probable it is between equally good systems")
       ->type_name("FILE")
       ->group(group);
 }
