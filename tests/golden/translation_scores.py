@@ -53,6 +53,7 @@ SENTENCES = {
         ("(hi) !a b! !c! ! !! !!! d", "(hi) ! a b ! ! c ! ! ! ! ! ! ! d", "hi !a! b! c !! d"),
         ("  leading and trailing   ", "leading and trailing", "\u3000leading and trailing\u00a0"),
         ("year 2019.", "year 2019 .", "2019."),
+        (" .6 x", ".6 x", ". 6 x"),
         ("ﬁne İstanbul ǅ ß ẞ \ufeff mark", "fine Istanbul dž ss SS mark", "ﬁne İstanbul mark"),
     ],
     "short": [("", "", ""), ("a", "a", "b"), ("a b", "", "a"), ("", "a b", ""), (".", ".", ""), ("a b c d", "a b c d", "a b c d e"), ("\u3000", " ", "x"), ("!", "?", "!")],
