@@ -226,6 +226,26 @@ TEST(Translations, IntervalsOfAShareAreThoseOfTheTheory) {
   EXPECT_TRUE(std::equal(few.begin(), few.end(), scores.begin()));
 }
 
+// Of two lines, a text has both, or one of them twice: two draws. Of three, three draws.
+TEST(Translations, TextsHaveAsManyLines) {
+  Integers right(integers_of(Metric::chrf)), all;
+  right[0] = right[1] = 1;
+  for (const std::size_t lines : {2, 3}) {
+    all.insert(all.end(), right.begin(), right.end());
+    if (lines == 2) all[2] = 1, all.insert(all.end(), right.begin(), right.end());
+    std::map<int, int> times;
+    for (const double score : resampled_scores(Metric::chrf, all, {4000, 5}))
+      ++times[static_cast<int>(std::lround(score * static_cast<double>(lines) / 100))];
+    const double one = 1. / static_cast<double>(lines);
+    for (int right_ones = 0; right_ones <= static_cast<int>(lines); ++right_ones) {
+      const int ways = right_ones == 0 || right_ones == static_cast<int>(lines) ? 1 : static_cast<int>(lines);
+      const double share = ways * std::pow(one, right_ones) * std::pow(1 - one, static_cast<int>(lines) - right_ones);
+      EXPECT_NEAR(times[right_ones], 4000 * share, 5 * std::sqrt(4000 * share * (1 - share))) << lines;
+    }
+    EXPECT_EQ(times.size(), lines + 1);
+  }
+}
+
 // One of 40 scores is below the interval, one above: with fewer, none is.
 TEST(Translations, IntervalsLeaveAFortieth) {
   std::vector<double> scores(80);

@@ -94,6 +94,9 @@ refused 3 'german.hypothesis has 6 lines, and two-lines has 2 lines' $s two-line
 refused 3 'two-lines has 2 lines, and none has 0 lines' $s two-lines none --input two-lines
 refused 3 'none holds no line' $s none --input none
 refused 3 'standard input holds no line' $s none
+said 'try: --input FILE names the translations'
+refused 3 'standard input has 0 lines, and two-lines has 2 lines' $s two-lines two-lines
+said 'try: --input FILE names the translations'
 printf '\xef\xbb\xbf' >mark
 refused 3 'mark holds no line' $s none --input mark
 printf 'a\n\xff\n' >bytes
@@ -104,6 +107,7 @@ iconv -t UTF-16 two-lines >utf16
 refused 3 'utf16 is UTF-16 text' $s two-lines --input utf16
 head -c 17000000 /dev/zero | tr '\0' x >huge
 refused 3 'huge, line 1: longer than 16 MiB' $s two-lines --input huge
+refused 3 'line 1: longer than 16 MiB' $s two-lines --input <(tr '\0' x </dev/zero)   # without an end
 head -c 60 one.gz >cut.gz
 refused 3 'cut.gz is cut off' $s cut.gz --input "$hyp"
 refused 3 'absent' $s absent --input "$hyp"

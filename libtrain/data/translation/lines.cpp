@@ -2,8 +2,8 @@
 #include "libtrain/data/translation/lines.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/document_source.h"
 #include "libtrain/data/foreign_content.h"
@@ -16,14 +16,21 @@ namespace trainyard::data::translation {
 
 namespace {
 
+constexpr std::string_view standard_input = "standard input";
 constexpr std::size_t read_bytes = std::size_t{256} << 10;
 const char* const as_lines =
     "each line is one translation in UTF-8, and line n of every file belongs to the same source";
 
+// What to try where the first text, of translations, has so many lines.
+std::string way_of(const TextLines& translations) {
+  if (translations.number() > 0 || translations.name() != standard_input) return as_lines;
+  return base::text("$input FILE names the translations; every file behind $references is a reference");
+}
+
 }  // namespace
 
 TextLines::TextLines(const std::string& path)
-    : name_(path == "-" ? "standard input" : source_name(path)),
+    : name_(path == "-" ? std::string(standard_input) : source_name(path)),
       input_(std::make_unique<io::InputStream>(path, [] {})) {}
 
 bool TextLines::refill() {
@@ -82,7 +89,8 @@ bool ParallelLines::next(std::vector<std::string>& lines) {
   for (std::size_t i = 0; i < texts_.size(); ++i)
     if (texts_[i]->next(lines[i])) ++has;
   if (has != 0 && has != texts_.size()) refuse_lengths();
-  if (has == 0 && number() == 0) throw base::InputError(fmt::format("{} holds no line", name(0)), as_lines);
+  if (has == 0 && number() == 0)
+    throw base::InputError(fmt::format("{} holds no line", name(0)), way_of(*texts_.front()));
   return has != 0;
 }
 
@@ -95,7 +103,7 @@ void ParallelLines::refuse_lengths() {
   const auto other = std::find_if(texts_.begin(), texts_.end(), [&](const auto& t) { return t->number() != first; });
   throw base::InputError(fmt::format("{} has {}, and {} has {}", name(0), base::counted(first, "line"),
                                      (*other)->name(), base::counted((*other)->number(), "line")),
-                         as_lines);
+                         way_of(*texts_.front()));
 }
 
 }  // namespace trainyard::data::translation

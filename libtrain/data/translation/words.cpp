@@ -18,9 +18,9 @@ namespace trainyard::data::translation {
 
 namespace {
 
-constexpr char32_t all_code_points = 0x110000;
+constexpr char32_t end_of_code_points = 0x110000;
 
-bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
+bool is_western_digit(char32_t c) { return c >= '0' && c <= '9'; }
 bool is_dot_or_comma(char32_t c) { return c == '.' || c == ','; }
 
 // Signs of ASCII that 13a always sets apart: all but the apostrophe, comma, hyphen and dot. The space is among them.
@@ -34,7 +34,7 @@ enum Sign : std::uint8_t { number_sign = 1, punctuation_sign = 2, symbol_sign = 
 // By code point.
 const std::vector<std::uint8_t>& international_signs() {
   static const auto table = [] {
-    std::vector<std::uint8_t> out(all_code_points);
+    std::vector<std::uint8_t> out(end_of_code_points);
     const auto fill = [&](const char* category, Sign sign) {
       for (const auto& range : bpe::code_points_of(category))
         for (auto c = range.first; c <= range.last; ++c) out[c] |= sign;
@@ -59,7 +59,7 @@ bool is_chinese_sign(char32_t c) {
                      [&](const auto& range) { return c >= range.first && c <= range.last; });
 }
 
-void replace_all(std::u32string& text, std::u32string_view from, std::u32string_view to) {
+void replace_each(std::u32string& text, std::u32string_view from, std::u32string_view to) {
   auto at = text.find(from);
   if (at == text.npos) return;
   std::u32string out;
@@ -103,17 +103,19 @@ template <class Fits> void set_apart_in_pairs(std::u32string& text, Apart apart,
 
 void set_western_signs_apart(std::u32string& text) {
   set_apart(text, is_western_sign);
-  set_apart_in_pairs(text, Apart::second, [](char32_t a, char32_t b) { return !is_digit(a) && is_dot_or_comma(b); });
-  set_apart_in_pairs(text, Apart::first, [](char32_t a, char32_t b) { return is_dot_or_comma(a) && !is_digit(b); });
-  set_apart_in_pairs(text, Apart::second, [](char32_t a, char32_t b) { return is_digit(a) && b == '-'; });
+  set_apart_in_pairs(text, Apart::second,
+                     [](char32_t a, char32_t b) { return !is_western_digit(a) && is_dot_or_comma(b); });
+  set_apart_in_pairs(text, Apart::first,
+                     [](char32_t a, char32_t b) { return is_dot_or_comma(a) && !is_western_digit(b); });
+  set_apart_in_pairs(text, Apart::second, [](char32_t a, char32_t b) { return is_western_digit(a) && b == '-'; });
 }
 
 void apply_13a(std::u32string& text) {
-  replace_all(text, U"<skipped>", U"");
-  replace_all(text, U"&quot;", U"\"");
-  replace_all(text, U"&amp;", U"&");
-  replace_all(text, U"&lt;", U"<");
-  replace_all(text, U"&gt;", U">");
+  replace_each(text, U"<skipped>", U"");
+  replace_each(text, U"&quot;", U"\"");
+  replace_each(text, U"&amp;", U"&");
+  replace_each(text, U"&lt;", U"<");
+  replace_each(text, U"&gt;", U">");
   text.insert(text.begin(), U' ');
   text += U' ';
   set_western_signs_apart(text);
