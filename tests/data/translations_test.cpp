@@ -151,6 +151,21 @@ TEST(Translations, NamesAndRefusals) {
   EXPECT_THROW(scorer.add("a", {}, sums), std::logic_error);
 }
 
+// Text of a model may have line feeds, where files have none. To 13a a hyphen before one is no part of the word.
+TEST(Translations, LineFeedsInText) {
+  const auto words_of = [](std::u32string_view text, BleuTokenizer tokenizer) {
+    std::u32string made;
+    std::vector<std::u32string_view> words;
+    split_for_bleu(text, tokenizer, made, words);
+    std::vector<std::u32string> out(words.begin(), words.end());
+    return out;
+  };
+  using Words = std::vector<std::u32string>;
+  EXPECT_EQ(words_of(U"ab-\ncd\nef -\n", BleuTokenizer::mteval_13a), (Words{U"abcd", U"ef", U"-"}));
+  EXPECT_EQ(words_of(U"ab-\ncd\nef", BleuTokenizer::none), (Words{U"ab-", U"cd", U"ef"}));
+  EXPECT_EQ(words_of(U"ab-\ncd", BleuTokenizer::international), (Words{U"ab", U"-", U"cd"}));
+}
+
 // All that Python's str.isspace() says of.
 TEST(Translations, WhiteSpace) {
   const std::vector<char32_t> python{0x9,    0xA,    0xB,    0xC,    0xD,    0x1C,   0x1D,   0x1E,   0x1F,   0x20,

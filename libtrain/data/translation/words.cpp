@@ -112,6 +112,8 @@ void set_western_signs_apart(std::u32string& text) {
 
 void apply_13a(std::u32string& text) {
   replace_each(text, U"<skipped>", U"");
+  replace_each(text, U"-\n", U"");  // a word that goes on in the next line; lines of files have none
+  replace_each(text, U"\n", U" ");
   replace_each(text, U"&quot;", U"\"");
   replace_each(text, U"&amp;", U"&");
   replace_each(text, U"&lt;", U"<");
