@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"

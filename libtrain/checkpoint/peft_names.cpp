@@ -166,7 +166,10 @@ LayerOfModule layer_of(const std::string& module) {
 std::string PeftSelection::left_out_by(const std::string& module, const std::string& where) const {
   if (targets.given && !has_name(targets, module, where)) return "target_modules";
   if (excluded.given && has_name(excluded, module, where)) return "exclude_modules";
-  if (layers.empty()) return {};
+  // Of names that end as listed only some layers may be taken.
+  if (layers.empty() || !targets.expression.empty() ||
+      std::ranges::find(targets.listed, module) != targets.listed.end())
+    return {};
   const auto layer = layer_of(module);
   if (!patterns.empty() && std::ranges::find(patterns, layer.before) == patterns.end()) return "layers_pattern";
   return std::ranges::find(layers, layer.number) == layers.end() ? "layers_to_transform" : "";

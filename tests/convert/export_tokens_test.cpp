@@ -28,7 +28,7 @@ plan::ModelConfig roberta(std::int64_t offset) {
 }
 
 // A run with a tokenizer of these names, and what an export of it says.
-struct Run {
+struct SampleRun {
   Scratch scratch;
   std::string out = scratch.path + "/out", tokenizer = "{}", said = {};
   std::vector<std::string> names{"<pad>", "<s>", "</s>", "<unk>", "a"}, warnings = {};
@@ -82,7 +82,7 @@ struct Run {
 
 // transformers 5.24: positions are counted over the tokens that are not config.pad_token_id, beginning behind this id.
 TEST(ExportTokens, TheIdOfPaddingIsNoTokenOfTheData) {
-  Run run;
+  SampleRun run;
   for (const char* name :
        {"<pad>", "[PAD]", "<|finetune_right_pad_id|>", "[unused0]", "<|reserved_special_token_0|>", ""}) {
     run.names[1] = name;
@@ -120,7 +120,7 @@ TEST(ExportTokens, TheIdOfPaddingIsNoTokenOfTheData) {
 }
 
 TEST(ExportTokens, BytesAreTokensOfTheData) {
-  Run run;
+  SampleRun run;
   run.state.model = roberta(2), run.state.model.vocabulary = 258;
   run.state.provenance["tokenizer"] = {{"name", "bytes"}, {"source", "bytes"}, {"crc32c", 0}};
   EXPECT_TRUE(run.exports() && run.warned("token 1, \"byte 1\" of")) << run.said;
@@ -142,7 +142,7 @@ json config_of_import(std::int64_t offset) {
 
 // Where the weights were imported, the offset was theirs before the run had a tokenizer.
 TEST(ExportTokens, AnImportedModelKeepsItsPadding) {
-  Run run;
+  SampleRun run;
   run.names[1] = "a";
   run.state.provenance["hugging_face"] = {
       {"folder", run.scratch.path}, {"config", config_of_import(2).dump()}, {"files", json::array()}};
@@ -158,7 +158,7 @@ TEST(ExportTokens, AnImportedModelKeepsItsPadding) {
 }
 
 TEST(ExportTokens, FilesOfAnImportWithoutATokenizerStay) {
-  Run run;
+  SampleRun run;
   const std::string generation = R"({"eos_token_id": [2, 4], "do_sample": true})";
   spit(run.scratch.path + "/generation_config.json", generation);
   run.state.provenance["hugging_face"] = checkpoint::record_of_model(run.scratch.path, config_of_import(2).dump());
@@ -173,7 +173,7 @@ TEST(ExportTokens, FilesOfAnImportWithoutATokenizerStay) {
 }
 
 TEST(ExportTokens, TextsBeginAsTheRunsDocumentsDo) {
-  Run run;
+  SampleRun run;
   run.names[0] = "<s>", run.names[1] = "<pad>";
   run.state.provenance["document_tokens"] = {{"end", 2}, {"begin", 0}};
   run.before_text = {0};
@@ -211,7 +211,7 @@ TEST(ExportTokens, TextsBeginAsTheRunsDocumentsDo) {
 }
 
 TEST(ExportTokens, TheMaskOfTheRunHasItsName) {
-  Run run;
+  SampleRun run;
   run.names[1] = "<pad>", run.names[4] = "<mask>";
   run.state.identity["mask_token"] = 4;
   EXPECT_TRUE(run.exports()) << run.said;

@@ -158,7 +158,8 @@ TEST(Peft, TensorsThatPeftWouldIgnoreAreRefused) {
        {json{{"target_modules", {"q_proj", "v_proj", "lm_head"}}}, json{{"target_modules", "all-linear"}},
         json{{"target_modules", R"(.*\.(?:q|v)_proj$)"}}, json{{"target_modules", nullptr}},
         json{{"target_modules", {"self_attn.q_proj", "v_proj"}}}, json{{"exclude_modules", {"k_proj", "_proj"}}},
-        json{{"layers_to_transform", {0, 1, 2}}, {"layers_pattern", "layers"}}})
+        json{{"layers_to_transform", {0, 1, 2}}, {"layers_pattern", "layers"}},
+        json{{"layers_to_transform", 0}, {"target_modules", ".*_proj"}}})
     EXPECT_EQ(refused(all), "") << all;
   for (const auto& [changes, said] :
        {std::pair(json{{"target_modules", {"q_proj"}}}, "target_modules leaves out model.layers.0.self_attn.v_proj"),
