@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char *settings_name = "tokenizer_config.json", *generation_name = "generation_config.json";
 
-bool has_name(const std::vector<std::string>& names, const char* name) {
+bool lists_file(const std::vector<std::string>& names, const char* name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -116,7 +116,7 @@ std::vector<std::string> ExportedTokens::write(const std::string& folder, std::v
                       "ids in its files are kept",
                       base::one_line(recorded_folder(provenance_))));
   }
-  if (const auto path = folder + "/" + generation_name; has_name(names, generation_name))
+  if (const auto path = folder + "/" + generation_name; lists_file(names, generation_name))
     if (auto generation = object_at(path); generation.is_object()) {
       const auto before = generation;
       use_ids_of_run(provenance_, generation);
@@ -142,7 +142,7 @@ bool ExportedTokens::begins_otherwise() const {
 void ExportedTokens::write_settings(const std::string& folder, bool own_tokenizer, std::vector<std::string>& names,
                                     std::vector<std::string>& warnings) const {
   const auto path = folder + "/" + settings_name;
-  const bool there = has_name(names, settings_name);
+  const bool there = lists_file(names, settings_name);
   if (own_tokenizer && !there) {
     base::write_file(path, tokenizer_config(tokenizer_, tokens_, ids_).dump(2) + "\n");
     names.emplace_back(settings_name);
@@ -161,7 +161,7 @@ std::string ExportedTokens::why_no_beginning(const std::vector<std::string>& nam
     return "nothing in the exported folder says: it has no tokenizer";
   if (special_name(tokenizer_, tokens_, ids_.begin).empty())
     return "tokenizer_config.json does not say: the token has no name";
-  if (has_name(names, "tokenizer.json") && tokens_ && tokens_->before_text != std::vector{ids_.begin})
+  if (lists_file(names, "tokenizer.json") && tokens_ && tokens_->before_text != std::vector{ids_.begin})
     return fmt::format(
         "AutoTokenizer of transformers {} before a text: it goes by the post_processor of "
         "tokenizer.json; bos_token of tokenizer_config.json names the token",

@@ -81,7 +81,7 @@ namespace {
 constexpr const char* of_another_file = "adapter_config.json belongs to another file, or is damaged";
 
 // A text or a list of texts; null and an absent key are nothing.
-PeftSelection::Names names_in(const nlohmann::json& config, const char* key, const std::string& where) {
+PeftSelection::Names modules_named_in(const nlohmann::json& config, const char* key, const std::string& where) {
   const auto value = config.value(key, nlohmann::json());
   PeftSelection::Names names;
   if (value.is_null()) return names;
@@ -98,8 +98,9 @@ PeftSelection::Names names_in(const nlohmann::json& config, const char* key, con
 
 PeftSelection selection_of(const nlohmann::json& config, const std::string& where) {
   PeftSelection out;
-  out.targets = names_in(config, "target_modules", where), out.excluded = names_in(config, "exclude_modules", where);
-  auto patterns = names_in(config, "layers_pattern", where);
+  out.targets = modules_named_in(config, "target_modules", where),
+  out.excluded = modules_named_in(config, "exclude_modules", where);
+  auto patterns = modules_named_in(config, "layers_pattern", where);
   out.patterns = std::move(patterns.listed);
   if (!patterns.expression.empty()) out.patterns.push_back(patterns.expression);
   auto layers = config.value("layers_to_transform", nlohmann::json());
@@ -135,7 +136,7 @@ bool matches_whole(const std::string& module, const std::string& expression, con
                          "write a list of the last parts of the names, such as [\"q_proj\", \"v_proj\"]");
 }
 
-bool has_name(const PeftSelection::Names& names, const std::string& module, const std::string& where) {
+bool names_module(const PeftSelection::Names& names, const std::string& module, const std::string& where) {
   if (names.expression.empty())
     return std::ranges::any_of(names.listed, [&](const auto& name) { return is_or_ends_with(module, name); });
   auto lower = names.expression;
@@ -164,8 +165,8 @@ LayerOfModule layer_of(const std::string& module) {
 }  // namespace
 
 std::string PeftSelection::left_out_by(const std::string& module, const std::string& where) const {
-  if (targets.given && !has_name(targets, module, where)) return "target_modules";
-  if (excluded.given && has_name(excluded, module, where)) return "exclude_modules";
+  if (targets.given && !names_module(targets, module, where)) return "target_modules";
+  if (excluded.given && names_module(excluded, module, where)) return "exclude_modules";
   // Of names that end as listed only some layers may be taken.
   if (layers.empty() || !targets.expression.empty() ||
       std::ranges::find(targets.listed, module) != targets.listed.end())
