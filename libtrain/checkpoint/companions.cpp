@@ -70,6 +70,10 @@ bool is_tokenizer(std::string_view name) {
   return std::find(std::begin(tokenizers), std::end(tokenizers), name) != std::end(tokenizers);
 }
 
+bool is_whole_tokenizer(std::string_view name) {
+  return is_tokenizer(name) && (name.ends_with(".model") || name == "tokenizer.json");
+}
+
 nlohmann::json record_of_model(const std::string& folder, const std::string& config) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(folder, error).lexically_normal();

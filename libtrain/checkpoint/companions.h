@@ -13,6 +13,8 @@ namespace trainyard::checkpoint {
 bool is_companion(std::string_view name);
 // Whether such a file is a tokenizer by itself.
 bool is_tokenizer(std::string_view name);
+// Whether it is one that may also make the data of a run: a tokenizer.json, or a SentencePiece model.
+bool is_whole_tokenizer(std::string_view name);
 
 // What an import records in provenance.hugging_face, and what the checkpoints of runs keep that begin with it: the text
 // of config.json, and name, bytes and CRC32C of each companion in `folder`.

@@ -54,6 +54,15 @@ std::set<std::int32_t> imported_end_ids(const nlohmann::json& provenance) {
   return ids;
 }
 
+// Whether the import found a tokenizer of a kind that a run can have.
+bool records_tokenizer(const nlohmann::json& record) {
+  const auto* files = member_in(record, "files");
+  return files != nullptr && files->is_array() && std::any_of(files->begin(), files->end(), [](const auto& file) {
+           const auto* name = member_in(file, "name");
+           return name != nullptr && name->is_string() && is_whole_tokenizer(name->template get<std::string>());
+         });
+}
+
 }  // namespace
 
 nlohmann::json document_ids_to_json(DocumentIds ids) {
@@ -100,9 +109,23 @@ bool has_imported_tokenizer(const nlohmann::json& provenance) {
 }
 
 bool has_other_tokenizer(const nlohmann::json& provenance) {
-  const auto* tokenizer = member_in(provenance, "tokenizer");
-  return member_in(provenance, "hugging_face") != nullptr && tokenizer != nullptr && tokenizer->is_object() &&
-         !has_imported_tokenizer(provenance);
+  const auto *record = member_in(provenance, "hugging_face"), *tokenizer = member_in(provenance, "tokenizer");
+  if (record == nullptr || tokenizer == nullptr || !tokenizer->is_object() || has_imported_tokenizer(provenance))
+    return false;
+  if (records_tokenizer(*record)) return true;
+  // Models of other programs have no bytes for tokens, and one of ours ends where its data did.
+  const auto ends = imported_end_ids(provenance);
+  return tokenizer->value("source", nlohmann::json()) == "bytes" && !ends.empty() &&
+         !ends.contains(document_ids_of(provenance).end);
+}
+
+bool may_have_other_tokenizer(const nlohmann::json& provenance) {
+  const auto *record = member_in(provenance, "hugging_face"), *tokenizer = member_in(provenance, "tokenizer");
+  if (record == nullptr || tokenizer == nullptr || !tokenizer->is_object() || provenance.contains("imported_from") ||
+      has_other_tokenizer(provenance) || records_tokenizer(*record))
+    return false;
+  const auto ends = imported_end_ids(provenance);
+  return !ends.empty() && !ends.contains(document_ids_of(provenance).end);
 }
 
 void use_ids_of_run(const nlohmann::json& provenance, nlohmann::ordered_json& config) {
@@ -115,7 +138,13 @@ void use_ids_of_run(const nlohmann::json& provenance, nlohmann::ordered_json& co
     set("bos_token_id", ids.begin);
     set("eos_token_id", ids.end);
     set("pad_token_id", -1);
-  } else if (ids.end >= 0 && !imported_end_ids(provenance).contains(ids.end)) {
+    return;
+  }
+  if (ids.begin >= 0 && (config.contains("bos_token_id") || config.contains("model_type"))) {
+    const auto begins = ids_of_value(nlohmann::json(config), "bos_token_id");
+    if (begins.empty() || begins.front() != ids.begin) config["bos_token_id"] = ids.begin;
+  }
+  if (ids.end >= 0 && !imported_end_ids(provenance).contains(ids.end)) {
     auto ends = ids_of_value(nlohmann::json(config), "eos_token_id");
     ends.push_back(ids.end);
     if (ends.size() == 1) config["eos_token_id"] = ids.end;

@@ -30,11 +30,15 @@ void keep_end_ids(const nlohmann::json& generation, nlohmann::json& record);
 // Whether ids of the imported model mean the same tokens in the run that has this provenance: its tokenizer is a file
 // of the import, or no run began with the import yet.
 bool has_imported_tokenizer(const nlohmann::json& provenance);
-// Whether a run that began with an imported model records a tokenizer that is no file of the import.
+// Whether a run that began with an imported model has another tokenizer: it is no file of the import, which had one. If
+// the import had none, only the tokenizer "bytes" is known to be another.
 bool has_other_tokenizer(const nlohmann::json& provenance);
+// Whether nothing says that: the import had no tokenizer, and its files know no end of documents as the run's.
+bool may_have_other_tokenizer(const nlohmann::json& provenance);
 // Changes the ids of an imported config.json or generation_config.json where the run knows better. Another tokenizer's
-// ids replace all of them; ids that it lacks become null. With the imported tokenizer, the token that ends the run's
-// documents is added to the end tokens, unless one of the two files had it.
+// ids replace all of them; ids that it lacks become null. With the imported tokenizer, the token that begins the run's
+// documents replaces the one in the file, if it is a config.json or has one. The token that ends them is added to the
+// end tokens, unless one of the two files had it.
 void use_ids_of_run(const nlohmann::json& provenance, nlohmann::ordered_json& config);
 
 // All ids that are known to end texts, each once: those of DocumentIds and of the imported config.json and

@@ -10,7 +10,6 @@
 #include "libtrain/checkpoint/companions.h"
 #include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/document_tokens.h"
-#include "libtrain/checkpoint/kept_tokenizer.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/checkpoint/scattered_rank.h"
@@ -291,43 +290,8 @@ std::string kept_config(const nlohmann::json& provenance, const ExportResult& re
     if (const auto found = config.find(key); found != config.end()) named = true, *found = dtype;
   if (!named && result.dtype != base::DType::f32) config["torch_dtype"] = dtype;
   use_ids_of_run(provenance, config);
+  if (model.position_offset > 0 && before.contains("pad_token_id")) config["pad_token_id"] = before["pad_token_id"];
   return config == before ? text : config.dump(2) + "\n";
-}
-
-// The files beside the imported weights, with the end token of the run's documents among those of generation. A run
-// that has another tokenizer than the import gets none of them, because all of them are about tokens.
-void add_companions(const nlohmann::json& provenance, const std::string& folder, ExportResult& result) {
-  if (has_other_tokenizer(provenance)) {
-    if (companion_bytes(provenance) > 0)
-      result.warnings.push_back(fmt::format(
-          "the run has another tokenizer than the imported model: its files about tokens in {} are left out",
-          base::one_line(recorded_folder(provenance))));
-    return;
-  }
-  result.companions = copy_companions(provenance, folder, result.warnings);
-  constexpr const char* name = "generation_config.json";
-  if (std::find(result.companions.begin(), result.companions.end(), name) == result.companions.end()) return;
-  const auto path = folder + "/" + name;
-  auto generation = nlohmann::ordered_json::parse(base::read_file(path), nullptr, false);
-  if (!generation.is_object()) return;
-  const auto before = generation;
-  use_ids_of_run(provenance, generation);
-  if (generation != before) base::write_file(path, generation.dump(2) + "\n");
-}
-
-// The tokenizer of a run, if none came along with an imported model.
-void add_tokenizer(const KeptTokenizer& tokenizer, const nlohmann::json& provenance, const std::string& folder,
-                   ExportResult& result) {
-  const auto& there = result.companions;
-  if (tokenizer.path.empty() ||
-      std::any_of(there.begin(), there.end(), [](const auto& name) { return is_tokenizer(name); }))
-    return;
-  result.companions.emplace_back(tokenizer.name.ends_with(".json") ? "tokenizer.json" : "tokenizer.model");
-  base::write_file(folder + "/" + result.companions.back(), tokenizer.content);
-  constexpr const char* name = "tokenizer_config.json";
-  if (std::find(there.begin(), there.end(), name) != there.end()) return;
-  base::write_file(folder + "/" + name, tokenizer_config(tokenizer, provenance));
-  result.companions.emplace_back(name);
 }
 
 }  // namespace
@@ -347,7 +311,8 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   if (ids.end >= 0) config["eos_token_id"] = ids.end;
   if (ids.begin >= 0) config["bos_token_id"] = ids.begin;
   if (!has_other_tokenizer(record)) give_token_ids(record, config);
-  const auto tokenizer = kept_tokenizer(source.path(), record);
+  const ExportedTokens tokens(source, options.read_tokens);
+  tokens.require_padding(result.family->model_type, result.warnings);
   Exporting work(source, *result.family, result.dtype, options);
   require_name_of_something_whole(destination);
   require_outside(destination, {source.path()});
@@ -355,8 +320,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   auto own = own_models();
   own.precious = {source.path()};
   base::AtomicFolder folder(destination, options.existing, own);
-  require_room(folder.path(), folder.final_path(),
-               work.file_bytes() + companion_bytes(record) + std::ssize(tokenizer.content) + (std::int64_t{512} << 10),
+  require_room(folder.path(), folder.final_path(), work.file_bytes() + tokens.bytes() + (std::int64_t{512} << 10),
                options.free_bytes);
   work.write(folder.path());
   if (auto warning = work.warning(); !warning.empty()) result.warnings.push_back(std::move(warning));
@@ -364,8 +328,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
     base::write_file(folder.path() + "/" + io::safetensors_index_name, work.index().dump(2) + "\n");
   const auto kept = kept_config(record, result, state.model);
   base::write_file(folder.path() + "/" + config_name, kept.empty() ? config.dump(2) + "\n" : kept);
-  add_companions(record, folder.path(), result);
-  add_tokenizer(tokenizer, record, folder.path(), result);
+  result.companions = tokens.write(folder.path(), result.warnings);
   folder.publish();
   result.files = work.files();
   result.tensors = work.tensors();

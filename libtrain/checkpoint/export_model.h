@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/atomic_file.h"
+#include "libtrain/checkpoint/export_tokens.h"
 #include "libtrain/checkpoint/hugging_face.h"
 #include "libtrain/checkpoint/reader.h"
 
@@ -19,6 +20,7 @@ struct ExportOptions {
   std::optional<base::DType> dtype;        // unset: the working dtype of the checkpoint
   std::int64_t max_shard = 5'000'000'000;  // most bytes of tensors in a file, unless one tensor has more
   std::function<std::int64_t(const std::string& folder)> free_bytes;  // as in NewCheckpointOptions
+  ReadTokens read_tokens;  // unset: names are those of added tokens in a tokenizer.json
   // Receives the bytes written and read back so far, and their total; as in ReshardOptions.
   std::function<void(std::int64_t done, std::int64_t total)> watch;
 };
@@ -28,8 +30,8 @@ struct ExportResult {
   base::DType dtype = base::DType::f32;
   std::vector<std::string> notes;       // sentences about what is left out
   std::vector<std::string> files;       // files with tensors
-  std::vector<std::string> warnings;    // sentences about files of the imported model that were not copied
-  std::vector<std::string> companions;  // files of the imported model that were copied
+  std::vector<std::string> warnings;    // sentences about files and tokens
+  std::vector<std::string> companions;  // files about tokens
   std::size_t tensors = 0;
   std::int64_t bytes_read = 0, bytes_written = 0;  // of weights
 };

@@ -1,16 +1,17 @@
 // Finds the tokenizer of a checkpoint.
 #include "libtrain/checkpoint/kept_tokenizer.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
-#include "libtrain/checkpoint/document_tokens.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 namespace trainyard::checkpoint {
 
@@ -79,18 +80,33 @@ KeptTokenizer kept_tokenizer(const std::string& checkpoint, const nlohmann::json
   return {};
 }
 
-std::string tokenizer_config(const KeptTokenizer& kept, const nlohmann::json& provenance) {
+bool is_sign(const std::string& name) {
+  return name.size() > 2 &&
+         ((name.front() == '<' && name.back() == '>') || (name.front() == '[' && name.back() == ']'));
+}
+
+std::string special_name(const KeptTokenizer& kept, const std::optional<FileTokens>& tokens, std::int32_t id) {
+  if (id < 0) return {};
   const auto tokenizer =
       kept.name.ends_with(".json") ? nlohmann::json::parse(kept.content, nullptr, false) : nlohmann::json();
-  const auto ids = document_ids_of(provenance);
   const auto added = tokenizer.is_object() ? tokenizer.value("added_tokens", nlohmann::json()) : nlohmann::json();
+  for (const auto& token : added)
+    if (token.is_object() && token.value("id", nlohmann::json()) == id &&
+        token.value("content", nlohmann::json()).is_string())
+      return token["content"].get<std::string>();
+  if (!tokens) return {};
+  auto name = tokens->name(id);
+  return is_sign(name) || tokens->is_in_text(id) ? name : std::string();
+}
+
+nlohmann::ordered_json tokenizer_config(const KeptTokenizer& kept, const std::optional<FileTokens>& tokens,
+                                        const SpecialIds& ids) {
   nlohmann::ordered_json config{{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  for (const auto& [key, id] : {std::pair("eos_token", ids.end), std::pair("bos_token", ids.begin)})
-    for (const auto& token : added)
-      if (id >= 0 && token.is_object() && token.value("id", nlohmann::json()) == id &&
-          token.value("content", nlohmann::json()).is_string())
-        config[key] = token["content"];
-  return config.dump(2) + "\n";
+  for (const auto& [key, id] :
+       {std::pair("eos_token", ids.end), std::pair("bos_token", ids.begin), std::pair("mask_token", ids.mask)})
+    if (auto name = special_name(kept, tokens, id); !name.empty()) config[key] = std::move(name);
+  if (config.contains("bos_token")) config["add_bos_token"] = true;
+  return config;
 }
 
 }  // namespace trainyard::checkpoint

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +27,25 @@ std::vector<std::string> places_of_tokenizer(const std::string& checkpoint, cons
 // A file with another CRC32C is none.
 KeptTokenizer kept_tokenizer(const std::string& checkpoint, const nlohmann::json& provenance);
 
-// Settings for transformers: the class that reads any tokenizer file, and the tokens that end and begin documents by
-// their texts, as a tokenizer.json has them. Without a class transformers takes the one of the model's family, which
-// may give other ids.
-std::string tokenizer_config(const KeptTokenizer& tokenizer, const nlohmann::json& provenance);
+// What a tokenizer's file says of its tokens. The caller can read every kind of file.
+struct FileTokens {
+  std::int32_t mask = -1, unknown = -1;                // -1: it has none
+  std::vector<std::int32_t> before_text = {};          // what the file itself puts before each text
+  std::function<std::string(std::int32_t)> name = {};  // empty: no such token
+  std::function<bool(std::int32_t)> is_in_text = {};   // whether text that is the name becomes the token
+};
+// Whether a name is no text: "<s>", "[MASK]".
+bool is_sign(const std::string& name);
+
+struct SpecialIds {
+  std::int32_t end = -1, begin = -1, mask = -1;  // -1: none
+};
+// The name by which settings may call a token; empty: it has none. A part of words has none, because in transformers a
+// token of the settings is cut out of the text first.
+std::string special_name(const KeptTokenizer& tokenizer, const std::optional<FileTokens>& tokens, std::int32_t id);
+// Settings for transformers: the class that reads any tokenizer file, and the names of tokens. Without a class
+// transformers takes the one of the model's family, which may give other ids.
+nlohmann::ordered_json tokenizer_config(const KeptTokenizer& tokenizer, const std::optional<FileTokens>& tokens,
+                                        const SpecialIds& ids);
 
 }  // namespace trainyard::checkpoint

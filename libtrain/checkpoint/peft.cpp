@@ -167,6 +167,7 @@ class PeftFolder {
       throw base::InputError(fmt::format("{}: {}", folder, fmt::join(wrong, "; ")),
                              "the adapter belongs to another model");
     for (const auto& m : peft_modules(family, model_, folder).modules) {
+      require_selected(m.module);
       values_[m.a] = read(m.name_of_a(), Side::a);
       values_[m.b] = read(m.name_of_b(), Side::b);
     }
@@ -216,6 +217,14 @@ class PeftFolder {
                                          folder_, peft_tensors_name, family.model_type),
                              "the adapter belongs to another model, or is joined with others: merge it with peft");
     model_.adapter.on = std::move(on);
+  }
+  void require_selected(const std::string& module) const {
+    const auto where = folder_ + "/" + peft_config_name;
+    const auto by = config_.selection.left_out_by(module, where);
+    if (!by.empty())
+      throw base::InputError(fmt::format("{}: {} leaves out {}, of which {} has an adapter: peft would ignore it",
+                                         where, by, module, peft_tensors_name),
+                             "adapter_config.json belongs to another file; or name the module there");
   }
   std::vector<float> read(const std::string& name, Side side) {
     const auto* t = find(name);

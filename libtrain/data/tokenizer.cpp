@@ -404,18 +404,21 @@ DocumentTokens document_tokens(std::int32_t end, std::int32_t begin) {
           false};
 }
 
-EndBeside end_beside(const std::string& path) {
+std::vector<EndBeside> ends_beside(const std::string& path) {
   if (path == "bytes") return {};
   const auto read = [&](const char* name, const char* key) { return value_of(object_beside(path, name), key); };
+  std::vector<EndBeside> ends;
   auto found = text_of_token(read("tokenizer_config.json", "eos_token"));
-  if (found.is_string()) return {found.get<std::string>(), "eos_token of tokenizer_config.json"};
+  if (found.is_string() && found != "")
+    ends.push_back({found.get<std::string>(), "eos_token of tokenizer_config.json"});
   try {
     found = read("config.json", "eos_token_id");
   } catch (const base::InputError&) {  // the file belongs to another program
-    return {};
+    return ends;
   }
   if (found.is_array() && !found.empty()) found = nlohmann::json(found.front());
-  return found.is_number_unsigned() ? EndBeside{found.dump(), "eos_token_id of config.json"} : EndBeside();
+  if (found.is_number_unsigned()) ends.push_back({found.dump(), "eos_token_id of config.json"});
+  return ends;
 }
 
 BeginBeside begin_beside(const std::string& path) {

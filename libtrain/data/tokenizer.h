@@ -85,14 +85,14 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path, cons
 std::unique_ptr<Tokenizer> tokenizer_of_model(const std::string& path, std::string model, const DocumentTokens& around);
 
 DocumentTokens document_tokens(std::int32_t end, std::int32_t begin);  // from ids; -1: not given
-// The end of documents according to the files beside the model's (transformers): the eos_token of a
-// tokenizer_config.json, else the eos_token_id of a config.json (the first if there are several). Empty: neither names
-// it. InputError for a tokenizer_config.json that is no JSON.
+// The ends of documents according to the files beside the model's (transformers), the likeliest first: the eos_token of
+// a tokenizer_config.json, and the eos_token_id of a config.json (the first if there are several). The tokenizer may
+// lack them. InputError for a tokenizer_config.json that is no JSON.
 struct EndBeside {
   std::string token;     // its text, or its id in digits
   std::string given_by;  // "eos_token of tokenizer_config.json"
 };
-EndBeside end_beside(const std::string& path);
+std::vector<EndBeside> ends_beside(const std::string& path);
 // The token before each text according to the files beside the model's (transformers). InputError as above.
 struct BeginBeside {
   std::optional<bool> added;  // add_bos_token of tokenizer_config.json; nothing: not given

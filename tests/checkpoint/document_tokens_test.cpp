@@ -50,9 +50,10 @@ TEST(DocumentTokens, AnExportHasTheIdsOfTheRun) {
   json run{{"document_tokens", {{"end", 604}, {"begin", 5}}}, {"hugging_face", record}};
   run["tokenizer"] = {{"name", "tokenizer.json"}, {"crc32c", 7}};
   EXPECT_FALSE(checkpoint::has_other_tokenizer(parsed(run)));
-  EXPECT_EQ(exported(run, config), config) << "generation ends there already";
-  run["document_tokens"]["end"] = 602;
   auto wanted = config;
+  wanted["bos_token_id"] = 5;
+  EXPECT_EQ(exported(run, config), wanted) << "generation ends there already";
+  run["document_tokens"]["end"] = 602;
   wanted["eos_token_id"] = {601, 602};
   EXPECT_EQ(exported(run, config), wanted);
   EXPECT_EQ(exported(run, {{"n", 1}}), (json{{"n", 1}, {"eos_token_id", 602}}));
@@ -64,6 +65,50 @@ TEST(DocumentTokens, AnExportHasTheIdsOfTheRun) {
   }
   run.erase("tokenizer");
   EXPECT_FALSE(checkpoint::has_other_tokenizer(parsed(run))) << "nothing is known";
+}
+
+// Where the import found no tokenizer, nothing says that the run's is another.
+TEST(DocumentTokens, AnImportWithoutATokenizerHasNoOther) {
+  const json record{{"config", R"({"eos_token_id": [601, 604], "bos_token_id": 600})"},
+                    {"files", {{{"name", "generation_config.json"}, {"crc32c", 9}}}}};
+  json run{{"document_tokens", {{"end", 604}}}, {"tokenizer", {{"crc32c", 8}}}, {"hugging_face", record}};
+  const json config{{"eos_token_id", {601, 604}}, {"bos_token_id", 600}, {"pad_token_id", 599}};
+  auto out = nlohmann::ordered_json(parsed(config));
+  checkpoint::use_ids_of_run(parsed(run), out);
+  EXPECT_EQ(json(out), config);
+  EXPECT_FALSE(checkpoint::has_other_tokenizer(parsed(run)));
+  EXPECT_FALSE(checkpoint::may_have_other_tokenizer(parsed(run))) << "both end there";
+  run["document_tokens"]["end"] = 5;
+  EXPECT_FALSE(checkpoint::has_other_tokenizer(parsed(run)));
+  EXPECT_TRUE(checkpoint::may_have_other_tokenizer(parsed(run)));
+  run["tokenizer"] = {{"source", "bytes"}, {"crc32c", 0}};
+  EXPECT_TRUE(checkpoint::has_other_tokenizer(parsed(run)));
+  EXPECT_FALSE(checkpoint::may_have_other_tokenizer(parsed(run)));
+  run["document_tokens"]["end"] = 601;
+  EXPECT_FALSE(checkpoint::has_other_tokenizer(parsed(run))) << "a model of this library has bytes for tokens";
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
+    run["hugging_face"]["files"] = {{{"name", name}, {"crc32c", 9}}};
+    EXPECT_TRUE(checkpoint::has_other_tokenizer(parsed(run))) << name;
+  }
+  run["hugging_face"]["files"] = {{{"name", "vocab.json"}, {"crc32c", 9}}};
+  EXPECT_FALSE(checkpoint::has_other_tokenizer(parsed(run))) << "no data is made with it";
+}
+
+TEST(DocumentTokens, AnExportBeginsWhereTheRunDoes) {
+  const json record{{"config", R"({"eos_token_id": 601, "bos_token_id": 600})"},
+                    {"files", {{{"name", "tokenizer.json"}, {"crc32c", 7}}}}};
+  const json run{
+      {"document_tokens", {{"end", 601}, {"begin", 5}}}, {"tokenizer", {{"crc32c", 7}}}, {"hugging_face", record}};
+  const auto begin = [&](const json& from) {
+    auto out = nlohmann::ordered_json(parsed(from));
+    checkpoint::use_ids_of_run(parsed(run), out);
+    return json(out).value("bos_token_id", json("none"));
+  };
+  EXPECT_EQ(begin({{"bos_token_id", 600}}), 5);
+  EXPECT_EQ(begin({{"bos_token_id", {600, 5}}}), 5) << "an import reads the first";
+  EXPECT_EQ(begin({{"bos_token_id", {5, 600}}}), (json{5, 600}));
+  EXPECT_EQ(begin({{"model_type", "llama"}}), 5) << "a family has its own where config.json has none";
+  EXPECT_EQ(begin({{"do_sample", true}}), "none");
 }
 
 TEST(DocumentTokens, ADamagedRecordHasNone) {

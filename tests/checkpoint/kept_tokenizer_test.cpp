@@ -1,7 +1,6 @@
 // Names and places of the tokenizer beside a checkpoint, and the settings that transformers reads.
 #include "libtrain/checkpoint/kept_tokenizer.h"
 #include "libtrain/base/checksum.h"
-#include "libtrain/checkpoint/document_tokens.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
@@ -52,22 +51,35 @@ TEST(KeptTokenizer, Places) {
 }
 
 TEST(KeptTokenizer, SettingsForTransformers) {
-  const std::string json = R"({"added_tokens": [{"id": 3, "content": "<end>"}, {"id": 4, "content": "<s>"}, 5]})";
-  const auto of = [&](int end, int begin) {
-    nlohmann::json provenance;
-    provenance["document_tokens"] = document_ids_to_json({end, begin});
-    const auto read = nlohmann::json::parse(provenance.dump());
-    return nlohmann::json::parse(tokenizer_config({"", "tokenizer-0.json", json}, read));
+  const KeptTokenizer json{"", "tokenizer-0.json",
+                           R"({"added_tokens": [{"id": 3, "content": "<end>"}, {"id": 4, "content": "start"}, 5]})"};
+  nlohmann::json alone{{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  const auto with = [&](const nlohmann::json& more) {
+    auto all = alone;
+    all.update(more);
+    return all;
   };
-  EXPECT_EQ(
-      of(3, 4),
-      (nlohmann::json{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<end>"}, {"bos_token", "<s>"}}));
-  EXPECT_EQ(of(3, -1)["eos_token"], "<end>");
-  EXPECT_FALSE(of(3, -1).contains("bos_token"));
-  const nlohmann::json alone{{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  EXPECT_EQ(of(9, -1), alone) << "no token has this id";
+  const auto of = [](const KeptTokenizer& kept, const std::optional<FileTokens>& tokens, const SpecialIds& ids) {
+    return nlohmann::json(tokenizer_config(kept, tokens, ids));
+  };
+  EXPECT_EQ(of(json, {}, {3, 4, -1}), with({{"eos_token", "<end>"}, {"bos_token", "start"}, {"add_bos_token", true}}));
+  EXPECT_EQ(of(json, {}, {3, -1, 4}), with({{"eos_token", "<end>"}, {"mask_token", "start"}}));
+  EXPECT_EQ(of(json, {}, {9, -1, -1}), alone) << "no token has this id";
   for (const auto* name : {"tokenizer-0.json", "tokenizer-0.model"})
-    EXPECT_EQ(nlohmann::json::parse(tokenizer_config({"", name, "[\1"}, {})), alone);
+    EXPECT_EQ(of({"", name, "[\1"}, {}, {3, 4, 5}), alone);
+  // Other tokens have a name there if it is no text, or if text with it becomes the token.
+  const std::vector<std::string> names{"<unk>", "<s>", "</s>", "END", "\u2581the", "[MASK]"};
+  const FileTokens tokens{5,
+                          0,
+                          {},
+                          [&](std::int32_t id) { return id < 6 ? names[static_cast<std::size_t>(id)] : ""; },
+                          [](std::int32_t id) { return id == 3; }};
+  for (const auto* name : {"tokenizer-0.json", "tokenizer-0.model"}) {
+    const KeptTokenizer model{"", name, "[\1"};
+    EXPECT_EQ(of(model, tokens, {3, 1, 5}),
+              with({{"eos_token", "END"}, {"bos_token", "<s>"}, {"add_bos_token", true}, {"mask_token", "[MASK]"}}));
+    EXPECT_EQ(of(model, tokens, {2, 4, 7}), with({{"eos_token", "</s>"}})) << "a part of words, and no token";
+  }
 }
 
 }  // namespace kept_tokenizer_test

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 using namespace trainyard;
 using trainyard::testing::Scratch;
@@ -130,6 +131,50 @@ TEST(Peft, TheSameBytesComeBack) {
     EXPECT_EQ(config(again)["lora_alpha"], config(golden.adapter)["lora_alpha"]);
     EXPECT_EQ(config(again)["fan_in_fan_out"], std::string(name) == "gpt2");
   }
+}
+
+// What peft 0.21 does (check_target_module_exists): it ignores the tensors of a module that the settings leave out.
+TEST(Peft, TensorsThatPeftWouldIgnoreAreRefused) {
+  const Scratch scratch;
+  checkpoint::import_model(std::string(GOLDEN) + "/qwen2", scratch.path + "/base", {});
+  const auto golden = std::string(GOLDEN) + "/../peft/qwen2";  // of q_proj and v_proj
+  const auto adapter = scratch.path + "/adapter";
+  std::filesystem::copy(golden, adapter, std::filesystem::copy_options::recursive);
+  const auto refused = [&](const nlohmann::json& changes) -> std::string {
+    auto config = nlohmann::json::parse(slurp(golden + "/adapter_config.json"));
+    config.update(changes);
+    trainyard::testing::spit(adapter + "/adapter_config.json", config.dump());
+    try {
+      checkpoint::import_peft(checkpoint::Reader(scratch.path + "/base"), adapter, scratch.path + "/joined", {});
+      std::filesystem::remove_all(scratch.path + "/joined");
+      return {};
+    } catch (const base::InputError& e) {
+      EXPECT_FALSE(std::filesystem::exists(scratch.path + "/joined"));
+      return e.what();
+    }
+  };
+  using nlohmann::json;
+  for (const auto& all :
+       {json{{"target_modules", {"q_proj", "v_proj", "lm_head"}}}, json{{"target_modules", "all-linear"}},
+        json{{"target_modules", R"(.*\.(?:q|v)_proj$)"}}, json{{"target_modules", nullptr}},
+        json{{"target_modules", {"self_attn.q_proj", "v_proj"}}}, json{{"exclude_modules", {"k_proj", "_proj"}}},
+        json{{"layers_to_transform", {0, 1, 2}}, {"layers_pattern", "layers"}},
+        json{{"layers_to_transform", 0}, {"target_modules", ".*_proj"}}})
+    EXPECT_EQ(refused(all), "") << all;
+  for (const auto& [changes, said] :
+       {std::pair(json{{"target_modules", {"q_proj"}}}, "target_modules leaves out model.layers.0.self_attn.v_proj"),
+        std::pair(json{{"target_modules", {"q_proj", "_proj"}}}, "target_modules leaves out"),
+        std::pair(json{{"target_modules", json::array()}}, "target_modules leaves out"),
+        std::pair(json{{"target_modules", R"(q_proj|v_proj)"}}, "target_modules leaves out"),
+        std::pair(json{{"target_modules", "(?P<x>q)"}}, "cannot be read here"),
+        std::pair(json{{"target_modules", std::string(1001, 'a')}}, "more than 1000 characters"),
+        std::pair(json{{"target_modules", {1}}}, "target_modules is \"[1]\", expected names"),
+        std::pair(json{{"exclude_modules", {"v_proj"}}}, "exclude_modules leaves out model.layers.0.self_attn.v_proj"),
+        std::pair(json{{"exclude_modules", ".*q_proj"}}, "exclude_modules leaves out"),
+        std::pair(json{{"layers_to_transform", 0}}, "layers_to_transform leaves out model.layers.1"),
+        std::pair(json{{"layers_to_transform", {"x"}}}, "expected numbers of layers"),
+        std::pair(json{{"layers_to_transform", {0, 1, 2}}, {"layers_pattern", {"h"}}}, "layers_pattern leaves out")})
+    EXPECT_NE(refused(changes).find(said), std::string::npos) << changes << refused(changes);
 }
 
 }  // namespace peft_test

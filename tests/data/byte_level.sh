@@ -111,6 +111,11 @@ for content in '{"content": "<|a|>"}' '"<|nothing|>"'; do
   esac
   jq -e --slurpfile t known/tokenizer.json ".end_of_document == (\$t[0].added_tokens[] | select($of) | .id)" known-set/index.json >/dev/null || fail "another end: $(cat known-set/index.json)"
 done
+# A token that the tokenizer lacks is no end: the next file counts.
+jq -n --argjson id "$(jq '.added_tokens[] | select(.content == "<|a|>").id' known/tokenizer.json)" '{eos_token_id: $id}' >known/config.json
+expect 0 shard-data --input texts.jsonl --tokenizer known/tokenizer.json --output known-set --validation 0 --force
+said 'eos_token of tokenizer_config.json beside known/tokenizer.json is skipped .*nothing'
+said 'documents end with "<|a|>", id .*: the eos_token_id of config.json'
 # A foreign model with such a tokenizer has no row for a new end of document. Its own end works everywhere, and the advice in the messages leads to it.
 train_on beside beside-run
 expect 0 convert-checkpoint beside-run theirs --to safetensors

@@ -267,23 +267,30 @@ TEST_F(Files, DocumentsEndAndBeginAsAsked) {
   const auto stop = data::make_tokenizer(file, {"<|stop|>", "", false});
   EXPECT_EQ(stop->end_of_document(), 700);
   EXPECT_EQ(stop->vocabulary(), none->vocabulary() - 1);
-  EXPECT_EQ(data::end_beside(file).token, "");
+  const auto beside = [&] {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const auto& one : data::ends_beside(file)) out.emplace_back(one.token, one.given_by);
+    return out;
+  };
+  using Ends = std::vector<std::pair<std::string, std::string>>;
+  constexpr const char *by_settings = "eos_token of tokenizer_config.json", *by_config = "eos_token_id of config.json";
+  EXPECT_EQ(beside(), Ends());
   spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": {"content": "<|stop|>", "lstrip": false}})");
-  EXPECT_EQ(data::end_beside(file).token, "<|stop|>");
+  EXPECT_EQ(beside(), (Ends{{"<|stop|>", by_settings}}));
   spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": "<|halt|>"})");
-  EXPECT_EQ(data::end_beside(file).token, "<|halt|>");
-  EXPECT_EQ(data::end_beside(file).given_by, "eos_token of tokenizer_config.json");
+  EXPECT_EQ(beside(), (Ends{{"<|halt|>", by_settings}}));
   spit(scratch.path + "/config.json", R"({"eos_token_id": [700, 5]})");
-  EXPECT_EQ(data::end_beside(file).token, "<|halt|>");
-  spit(scratch.path + "/tokenizer_config.json", R"({"eos_token": null})");
-  EXPECT_EQ(data::end_beside(file).token, "700");
-  EXPECT_EQ(data::end_beside(file).given_by, "eos_token_id of config.json");
+  EXPECT_EQ(beside(), (Ends{{"<|halt|>", by_settings}, {"700", by_config}}));
+  for (const char* none : {"null", "\"\""}) {
+    spit(scratch.path + "/tokenizer_config.json", std::string(R"({"eos_token": )") + none + "}");
+    EXPECT_EQ(beside(), (Ends{{"700", by_config}})) << none;
+  }
   spit(scratch.path + "/config.json", R"({"eos_token_id": 3})");
-  EXPECT_EQ(data::end_beside(file).token, "3");
+  EXPECT_EQ(beside(), (Ends{{"3", by_config}}));
   for (const char* nothing :
        {R"({"eos_token_id": null})", R"({"eos_token_id": []})", R"({"eos_token_id": -1})", "[", "[1]"}) {
     spit(scratch.path + "/config.json", nothing);
-    EXPECT_EQ(data::end_beside(file).token, "") << nothing;
+    EXPECT_EQ(beside(), Ends()) << nothing;
   }
   for (const char* wrong : {"<|halt|>", "99999", "-1"}) {
     try {

@@ -30,6 +30,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <unistd.h>
 
 namespace {
@@ -186,12 +188,22 @@ base::ExitCode report(const Settings& s, Done done, double seconds) {
   return base::ExitCode::done;
 }
 
+std::optional<checkpoint::FileTokens> tokens_in(const std::string& path) try {
+  const std::shared_ptr<const data::Tokenizer> tokenizer = data::make_tokenizer(path);
+  return checkpoint::FileTokens{tokenizer->mask(), tokenizer->unknown(), tokenizer->before_text(),
+                                [tokenizer](std::int32_t id) { return tokenizer->name_of_token(id); },
+                                [tokenizer](std::int32_t id) { return tokenizer->is_in_text(id); }};
+} catch (const base::InputError&) {  // its names stay unknown
+  return {};
+}
+
 base::ExitCode write_safetensors(const Settings& s, const std::string& checkpoint) {
   const auto start = base::steady_seconds();
   const checkpoint::Reader source(checkpoint, checkpoint::Reader::Check::all_but_payloads);
   checkpoint::ExportOptions o;
   o.existing = s.existing(), o.threads = base::threads_or_all(s.threads);
   if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
+  o.read_tokens = tokens_in;
   o.max_shard = base::parse_bytes(s.max_shard, "--max-shard", {1, base::most_bytes});
   o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
   const auto r = checkpoint::export_model(source, s.destination, o);

@@ -45,8 +45,14 @@ std::unique_ptr<data::Tokenizer> read_tokenizer(const std::string& source, const
   auto tokenizer = data::tokenizer_of_model(source, model, around);
   if (!tokenizer->made_its_end() || tokenizer->vocabulary() <= state.model.vocabulary) return tokenizer;
   // An imported model has no row for an end token that is added here.
-  around.end = data::end_beside(source).token;
-  return around.end.empty() ? std::move(tokenizer) : data::tokenizer_of_model(source, std::move(model), around);
+  const auto beside = data::ends_beside(source);
+  for (std::size_t i = 0; i < beside.size(); ++i) try {
+      around.end = beside[i].token;
+      return data::tokenizer_of_model(source, model, around);
+    } catch (const base::InputError&) {  // config.json may name one that the tokenizer has
+      if (i + 1 == beside.size()) throw;
+    }
+  return tokenizer;
 }
 
 // The tokenizer of --tokenizer, else the one that the run kept or recorded.

@@ -234,26 +234,27 @@ void require_product(const Settings& s, const CLI::App& app) {
 std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   const auto name = s.tokenizer.value_or("bytes");
   if (!s.around.end.empty()) return data::make_tokenizer(name, s.around);
-  const auto beside = base::file_size(name) < 0 ? data::EndBeside() : data::end_beside(name);
-  std::string skipped;
-  if (!beside.token.empty()) try {
+  const auto beside = base::file_size(name) < 0 ? std::vector<data::EndBeside>() : data::ends_beside(name);
+  std::vector<std::string> skipped;
+  for (const auto& one : beside) try {
       auto around = s.around;
-      around.end = beside.token;
+      around.end = one.token;
       auto tokenizer = data::make_tokenizer(name, around);
       const auto token = tokenizer->name_of_token(tokenizer->end_of_document());
+      for (const auto& why : skipped) base::log_warning("{}", why);
       base::log_info("documents end with {}, id {}: the {}", base::excerpt(token.empty() ? around.end : token),
-                     tokenizer->end_of_document(), beside.given_by);
+                     tokenizer->end_of_document(), one.given_by);
       return tokenizer;
     } catch (const base::Unreadable&) {
       throw;
-    } catch (const base::InputError& e) {
-      skipped = e.what();
+    } catch (const base::InputError& e) {  // that file belongs to another model
+      skipped.push_back(fmt::format("{} beside {} is skipped ({})", one.given_by, base::one_line(name), e.what()));
     }
   auto tokenizer = data::make_tokenizer(name, s.around);  // refuses what is wrong without the end, too
   const auto end = tokenizer->end_of_document();
-  if (!skipped.empty())  // that file belongs to another model
-    base::log_warning("{} beside {} is skipped ({}): the {}id {} ends documents", beside.given_by, base::one_line(name),
-                      skipped, tokenizer->made_its_end() ? "new " : "", end);
+  if (!skipped.empty())
+    base::log_warning("{}: the {}id {} ends documents", fmt::join(skipped, "; "),
+                      tokenizer->made_its_end() ? "new " : "", end);
   else if (tokenizer->made_its_end())
     base::log_info(
         "{} has no known token for the end of a document: the new id {} ends documents, and a pretrained model with "
