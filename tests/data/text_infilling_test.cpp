@@ -63,7 +63,9 @@ TEST(TextInfilling, IsTheSecondImplementation) {
 }
 
 TEST(TextInfilling, LengthsAreThoseOfPoisson) {
-  for (const auto& c : denoising_golden::all().at("poisson")) {
+  const auto golden = denoising_golden::all();
+  ASSERT_EQ(golden.at("poisson").size(), 6u);
+  for (const auto& c : golden.at("poisson")) {
     const double mean = c.at("mean");
     const data::PoissonLengths lengths(mean);
     const auto expected = c.at("thresholds").get<std::vector<std::uint64_t>>();
