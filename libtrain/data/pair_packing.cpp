@@ -126,14 +126,14 @@ std::int64_t least_rows(std::span<const PairLength> lengths, const RowShape& sha
 PairRows pack_pairs(std::span<const PairLength> lengths, const RowShape& shape) {
   const auto sums = checked_sums(lengths, shape);
   const bool by_source = !is_larger(sums.target, shape.target, sums.source, shape.source);
-  // Shares of a row in units of 1 / (S T), so that they are whole numbers.
+  // Sums of both shares of a row in units of 1 / (S T), so that they are whole numbers.
   std::vector<std::pair<__int128, std::int64_t>> order;
   order.reserve(lengths.size());
   for (std::int64_t p = 0; p < std::ssize(lengths); ++p) {
     const auto& length = lengths[base::size(p)];
-    order.emplace_back(-std::max(static_cast<__int128>(length.source) * shape.target,
-                                 static_cast<__int128>(length.target) * shape.source),
-                       p);
+    order.emplace_back(
+        -(static_cast<__int128>(length.source) * shape.target + static_cast<__int128>(length.target) * shape.source),
+        p);
   }
   std::sort(order.begin(), order.end());
   OpenRows open(by_source ? shape.source : shape.target);
@@ -196,6 +196,18 @@ void fill_pair_row(std::span<const PairLength> pairs, const RowShape& shape, con
     out.memory_begin[target] = number(shape.source - 1), out.memory_end[target] = number(shape.source);
     out.weights[target] = 0;
   }
+}
+
+void shift_targets(std::span<const PairLength> pairs, const RowShape& shape, std::int32_t start,
+                   const std::int32_t* targets, std::int32_t* inputs) {
+  std::int64_t at = 0;
+  for (const auto& pair : pairs) {
+    TRAINYARD_ASSERT(at + pair.target <= shape.target, "{} targets in a row of {}", at + pair.target, shape.target);
+    inputs[at] = start;
+    std::copy_n(targets + at, pair.target - 1, inputs + at + 1);
+    at += pair.target;
+  }
+  std::fill(inputs + at, inputs + shape.target, start);
 }
 
 }  // namespace trainyard::data

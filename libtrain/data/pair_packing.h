@@ -27,12 +27,12 @@ struct RowShape {
 };
 
 // Packs pairs into rows; every pair is in one row, whole. Pairs are taken from the largest to the smallest, of equals
-// the first. The size of a pair is the share that it takes of a row, of the side where the share is larger. Each pair
-// goes to the open row with the least room on the scarce side that holds it, of several to the one with the least room
-// on the other side, of several to the one opened first. The scarce side is the one of which all pairs together fill
-// more rows. Rows are in the order of the first pair that they have, and their pairs in order, so the result depends on
-// lengths and shape alone. Time: n log n. Memory: about 100 bytes for a pair, and 64 for a token of the scarce side of
-// a row. InputError for a pair that is longer than a row or has an empty side.
+// the first. The size of a pair is the sum of the shares that its sides take of a row. Each pair goes to the open row
+// with the least room on the scarce side that holds it, of several to the one with the least room on the other side, of
+// several to the one opened first. The scarce side is the one of which all pairs together fill more rows. Rows are in
+// the order of the first pair that they have, and their pairs in order, so the result depends on lengths and shape
+// alone. Time: n log n. Memory: about 100 bytes for a pair, and 64 for a token of the scarce side of a row. InputError
+// for a pair that is longer than a row or has an empty side.
 PairRows pack_pairs(std::span<const PairLength> lengths, const RowShape& shape);
 
 // The least number of rows that any packing could have.
@@ -51,5 +51,10 @@ struct PairRowPtrs {
 // a segment of its own, at position 0: attention there sees one token, of the source the row's last. So no query is
 // without a key.
 void fill_pair_row(std::span<const PairLength> pairs, const RowShape& shape, const PairRowPtrs& out);
+
+// Decoder inputs of a row, from its targets: each pair's targets moved behind by one place, with `start` in the first.
+// Behind the last pair all are `start`. Both have RowShape::target elements, and are apart.
+void shift_targets(std::span<const PairLength> pairs, const RowShape& shape, std::int32_t start,
+                   const std::int32_t* targets, std::int32_t* inputs);
 
 }  // namespace trainyard::data

@@ -145,14 +145,14 @@ std::vector<std::int32_t> last_ids(std::int64_t vocabulary, std::int64_t count) 
   return out;
 }
 
-std::vector<std::int32_t> sentinels_of(const std::string& folder, const SetIndex& index, std::int64_t count) {
-  if (count > 0) {
-    auto out = last_ids(index.vocabulary, count);
+std::vector<std::int32_t> sentinels_of(const std::string& folder, const SetIndex& index, const SentinelIds& ids) {
+  if (ids.count > 0) {
+    auto out = last_ids(ids.vocabulary > 0 ? ids.vocabulary : index.vocabulary, ids.count);
     for (const auto token : {index.end_of_document, index.begin_of_document})
       if (std::find(out.begin(), out.end(), token) != out.end())
         throw base::UsageError(fmt::format("the last {} ids of {} cannot be sentinels: {} of them is a token around "
                                            "documents",
-                                           count, base::one_line(folder), token),
+                                           ids.count, base::one_line(folder), token),
                                "a tokenizer that has the tokens <extra_id_0>, <extra_id_1> and so on");
     return out;
   }

@@ -58,8 +58,13 @@ SpanCounts corrupt_spans(const SpanCorruption& rule, const SampleKey& key, std::
 std::vector<std::int32_t> named_sentinels(const Tokenizer& tokenizer);
 // The last `count` ids of a vocabulary, the last one first. UsageError where these are all ids or more.
 std::vector<std::int32_t> last_ids(std::int64_t vocabulary, std::int64_t count);
-// The sentinels of a set. count 0: those that its tokenizer names; InputError where it names none or is not available.
-// Else the last `count` ids of the vocabulary; UsageError where a token around documents is one of them.
-std::vector<std::int32_t> sentinels_of(const std::string& folder, const SetIndex& index, std::int64_t count);
+// Sentinels that no name shows: the last `count` ids of a vocabulary, which may be larger than the set's. T5's
+// spiece.model has 32,000 pieces, and its sentinels are the last 100 ids of 32,100.
+struct SentinelIds {
+  std::int64_t count = 0, vocabulary = 0;  // count 0: sentinels have names; vocabulary 0: the set's
+};
+// The sentinels of a set, by name or as `ids` says. InputError where its tokenizer names none or is not available;
+// UsageError where one of the ids is a token around documents.
+std::vector<std::int32_t> sentinels_of(const std::string& folder, const SetIndex& index, const SentinelIds& ids = {});
 
 }  // namespace trainyard::data

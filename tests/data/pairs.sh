@@ -23,9 +23,9 @@ same_tokens plain colon "a name with a colon"
 
 # inspect: numbers of pairs, mean and longest of both sides.
 expect 0 inspect --verify plain
-said '^  pairs  *200: source [0-9.]* tokens in the mean, 27 at most; target [0-9.]* tokens in the mean, 22 at most$'
+said '^  pairs  *200: source [0-9.]* tokens in the mean, 23 at most; target [0-9.]* tokens in the mean, 22 at most$'
 expect 0 inspect --json plain
-[ "$(jq -c '[.pairs, .pair_lengths.pairs, .pair_lengths.source.longest, .pair_lengths.target.tokens == .answer_tokens]' out)" = '[true,200,27,true]' ] || fail "inspect --json: $(jq -c .pair_lengths out)"
+[ "$(jq -c '[.pairs, .pair_lengths.pairs, .pair_lengths.source.longest, .pair_lengths.target.tokens == .answer_tokens]' out)" = '[true,200,23,true]' ] || fail "inspect --json: $(jq -c .pair_lengths out)"
 
 # JSON lines are the same pairs, in one process and in tasks.
 paste a.en a.de | jq -cR 'split("\t") | {src: .[0], tgt: .[1], from: "en", to: "de"}' >a.jsonl
@@ -52,9 +52,9 @@ expect 0 inspect --json again
 expect 0 shard-data --pairs a.en:a.de --source-language en --target-language de --language-token none --output untold
 
 # Limits leave out, and do not refuse.
-expect 0 shard-data --pairs a.en:a.de --max-source 25 --output short --rejects long.tsv --max-rejects 0
+expect 0 shard-data --pairs a.en:a.de --max-source 22 --output short --rejects long.tsv --max-rejects 0
 said 'none refused, [0-9]* too long pairs left out'
-grep -q 'a.en:a.de	100	pair too long: 26 tokens in the source, above --max-source 25' long.tsv || fail "the list of long pairs: $(head -2 long.tsv)"
+grep -q 'a.en:a.de	100	pair too long: 23 tokens in the source, above --max-source 22' long.tsv || fail "the list of long pairs: $(head -2 long.tsv)"
 
 # Bad input.
 head -150 a.de >fewer.de
@@ -69,9 +69,9 @@ said 'try: --pairs-keys and --language-keys name the keys of both sides; the fir
 absent none unequal gaps keys
 
 # Flags that contradict one another.
-refused 2 '--pairs a.en does not name two files' shard-data --pairs a.en --output x
+refused 2 '--pairs "a.en" does not name two files' shard-data --pairs a.en --output x
 refused 2 '--pairs reads lines of text, and a.jsonl has JSON lines' shard-data --pairs a.jsonl:a.de --output x
-refused 2 '--pairs-keys src does not name two keys' shard-data --input a.jsonl --pairs-keys src --output x
+refused 2 '--pairs-keys "src" does not name two keys' shard-data --input a.jsonl --pairs-keys src --output x
 refused 2 '--pairs names the files to read, and --input is for other input' shard-data --pairs a.en:a.de --input a.en --output x
 refused 2 '--pairs names the files to read, and --keep-field' shard-data --pairs a.en:a.de --keep-field x --output x
 refused 2 '--split says what a document is, and --pairs does, too' shard-data --pairs a.en:a.de --split lines --output x
@@ -79,13 +79,15 @@ refused 2 '--json-key says what a document is, and --pairs-keys does, too' shard
 refused 2 '--pack best-fit packs documents, and a pair is two texts' shard-data --pairs a.en:a.de --pack best-fit --sequence 64 --output x
 refused 2 '--source-language and --target-language need each other' shard-data --pairs a.en:a.de --source-language en --output x
 refused 2 '--language-token spells the token of the target' shard-data --pairs a.en:a.de --language-token '<{}>' --output x
-refused 2 '--language-token de has not one {} for the language in it' shard-data --pairs a.en:a.de --language-token de --source-language en --target-language de --output x
+refused 2 '--language-token "de" has not one {} for the language in it' shard-data --pairs a.en:a.de --language-token de --source-language en --target-language de --output x
 refused 2 '--max-source is for pairs' shard-data --input a.en --max-source 5 --output x
 refused 2 '2 languages of one side, for 1 pair of files' shard-data --pairs a.en:a.de --source-language en --source-language fr --target-language de --output x
-refused 2 'language "" is empty' shard-data --pairs a.en:a.de --source-language '' --target-language de --output x
-refused 2 'keep-field source_language' shard-data --input a.jsonl --pairs-keys src,tgt --language-keys from,to --language-token none --keep-field source_language --output x
+refused 2 'language "e,n" is empty, too long, no UTF-8, or has one of' shard-data --pairs a.en:a.de --source-language e,n --target-language de --output x
+refused 2 'keep-field "source_language"' shard-data --input a.jsonl --pairs-keys src,tgt --language-keys from,to --language-token none --keep-field source_language --output x
 refused 2 '--pairs-keys is for JSON lines, and the input is plain text' shard-data --input a.en --pairs-keys src,tgt --output x
 refused 2 '--input is required' shard-data --pairs-keys src,tgt --output x
+refused 2 '--source-lang ' shard-data --pairs a.en:a.de --source-lang en --output x
+said 'here it is --source-language'
 absent x
 
 # A decoder trains on the targets alone, and on one direction.

@@ -218,6 +218,12 @@ TEST(Pairs, ALineOfManyBytesIsRefusedAndNotHeld) {
   EXPECT_EQ(sets.pairs(data::read_index(sets.options.output)), (Strings{"one$|uno$", longest + "$|tres$"}));
   EXPECT_EQ(data::text_of(result.first_refusals.at(0)).substr(sets.path("a").size()),
             ":" + sets.path("b") + ", line 2: line longer than 100 bytes");
+  data::LineSide side(sets.path("a"), {}, 100);
+  side.fill(1 << 20);
+  std::string lines;
+  side.take(2, lines);
+  EXPECT_EQ(lines, "one\n" + std::string(101, 'x') + "\n");
+  EXPECT_EQ(side.count_rest(), 1);
 }
 
 TEST(Pairs, AreNeverCut) {

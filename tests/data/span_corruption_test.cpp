@@ -199,12 +199,14 @@ TEST(SpanCorruption, SentinelsOfASet) {
   using trainyard::testing::refusal_of;
   data::SetIndex bytes;
   bytes.vocabulary = 257, bytes.end_of_document = 256;
-  const auto named = refusal_of<base::InputError>([&] { data::sentinels_of("set", bytes, 0); });
+  const auto named = refusal_of<base::InputError>([&] { data::sentinels_of("set", bytes); });
   EXPECT_NE(named.find("has no sentinel <extra_id_0>"), std::string::npos) << named;
-  const auto end = refusal_of<base::UsageError>([&] { data::sentinels_of("set", bytes, 100); });
+  const auto end = refusal_of<base::UsageError>([&] { data::sentinels_of("set", bytes, {100}); });
   EXPECT_NE(end.find("256 of them is a token around documents"), std::string::npos) << end;
   bytes.tokenizer = bytes.tokenizer_source = "gone.model";
-  refusal_of<base::InputError>([&] { data::sentinels_of("set", bytes, 0); });
+  refusal_of<base::InputError>([&] { data::sentinels_of("set", bytes); });
   bytes.vocabulary = 32100, bytes.end_of_document = 1;
-  EXPECT_EQ(data::sentinels_of("set", bytes, 100), data::last_ids(32100, 100));
+  EXPECT_EQ(data::sentinels_of("set", bytes, {100}), data::last_ids(32100, 100));
+  bytes.vocabulary = 32000;
+  EXPECT_EQ(data::sentinels_of("set", bytes, {100, 32100}), data::last_ids(32100, 100));
 }

@@ -130,14 +130,16 @@ void add_pairs(CLI::App& app, PairFlags& flags) {
         ->group(group);
   };
   several("--pairs", flags.files,
-          "two files whose lines belong together, in place of --input: a source and its target, such as a translation; "
-          "may be repeated")
+          "SOURCE:TARGET, in place of --input: two files whose lines belong together, such as sentences and their "
+          "translations; may be repeated")
       ->type_name("SOURCE:TARGET");
   app.add_option("--pairs-keys", flags.keys, "keys of source and target in JSON lines")
       ->group(group)
       ->type_name("SOURCE,TARGET");
-  several("--source-language", flags.source_languages, "of all sources, or once for each --pairs")->type_name("NAME");
-  several("--target-language", flags.target_languages, "of all targets, likewise")->type_name("NAME");
+  several("--source-language", flags.source_languages,
+          "language of the sources; once for all, or once for each --pairs")
+      ->type_name("NAME");
+  several("--target-language", flags.target_languages, "language of the targets, likewise")->type_name("NAME");
   app.add_option("--language-keys", flags.language_keys, "keys of both languages in JSON lines")
       ->group(group)
       ->type_name("SOURCE,TARGET");
@@ -148,7 +150,10 @@ void add_pairs(CLI::App& app, PairFlags& flags) {
       ->type_name("TOKEN");
   for (const auto& [flag, to, side] : {std::tuple("--max-source", &flags.max_source, "source"),
                                        std::tuple("--max-target", &flags.max_target, "target")})
-    app.add_option(flag, *to, fmt::format("leave out pairs with more tokens in the {} and around it [any]", side))
+    app.add_option(
+           flag, *to,
+           fmt::format("leave out pairs whose {0} has more tokens than this; the tokens around the {0} count [any]",
+                       side))
         ->check(in_range(base::Range<std::int64_t>{1, std::int64_t{1} << 30}))
         ->group(group);
 }
