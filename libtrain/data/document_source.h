@@ -5,6 +5,7 @@
 #include "libtrain/data/document_splitter.h"
 #include "libtrain/data/input_files.h"
 #include "libtrain/data/share.h"
+#include "libtrain/data/source_name.h"
 
 #include <cstdint>
 #include <functional>
@@ -119,10 +120,5 @@ class DocumentSource {
   std::unique_ptr<class LinePairs> pairs_reading_;  // likewise, of pairs in files
   std::int64_t read_before_ = 0;                    // bytes of the pairs of earlier pieces
 };
-
-// A path as it is written in /sources, in lists of refusals and on terminals. Control characters (also tab, line feed
-// and escape) and the backslash are written as in C: \t, \n, \x1b. In a path that is no UTF-8, so is every byte above
-// 127.
-std::string source_name(std::string_view path);
 
 }  // namespace trainyard::data

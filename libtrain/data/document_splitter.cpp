@@ -6,7 +6,6 @@
 #include "libtrain/base/index.h"
 #include "libtrain/data/chat_line.h"
 #include "libtrain/data/json_selection.h"
-#include "libtrain/data/line_pairs.h"
 
 #include <simdjson.h>
 
@@ -36,6 +35,15 @@ std::size_t line_end(std::string_view text, std::size_t from) {
   if (from == text.size()) return from;
   const auto* found = static_cast<const char*>(std::memchr(text.data() + from, '\n', text.size() - from));
   return found == nullptr ? text.size() : base::size(found - text.data()) + 1;
+}
+
+// The next line of a text, without its line feed and a carriage return before it; moves `text` behind it.
+std::string_view take_line(std::string_view& text) {
+  const auto end = std::min(text.find('\n'), text.size());
+  auto line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
 }
 
 bool is_blank_line(std::string_view line) { return line.size() <= longest_blank && is_blank(line); }

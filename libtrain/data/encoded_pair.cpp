@@ -2,6 +2,7 @@
 #include "libtrain/data/encoded_pair.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 

@@ -4,11 +4,11 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
-#include "libtrain/data/document_source.h"
 #include "libtrain/data/foreign_content.h"
+#include "libtrain/data/source_name.h"
 
 #include <algorithm>
-#include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace trainyard::data {
@@ -92,14 +92,6 @@ bool LinePairs::next(std::size_t least, std::string& sources, std::string& targe
   target_.take(lines, targets);
   taken_ += lines;
   return lines > 0;
-}
-
-std::string_view take_line(std::string_view& text) {
-  const auto end = std::min(text.find('\n'), text.size());
-  auto line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
 }
 
 }  // namespace trainyard::data

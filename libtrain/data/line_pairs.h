@@ -51,7 +51,4 @@ class LinePairs {
   std::int64_t taken_ = 0;  // lines of each
 };
 
-// The next line of a text, without its line feed and a carriage return before it; moves `text` behind it.
-std::string_view take_line(std::string_view& text);
-
 }  // namespace trainyard::data

@@ -71,7 +71,7 @@ class TextInfiller {
   PoissonLengths lengths_;
 };
 
-// The table of the tokens that end sentences, by text ("." or "▁.") or id. InputError for one that the tokenizer lacks.
+// The table of the tokens that end sentences, by text or id. InputError for one that the tokenizer lacks.
 std::vector<std::uint8_t> sentence_ends_of(const Tokenizer& tokenizer, std::span<const std::string> tokens);
 
 }  // namespace trainyard::data

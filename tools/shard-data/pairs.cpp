@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/chat_line.h"
 #include "libtrain/data/document_splitter.h"
