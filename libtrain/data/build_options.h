@@ -29,12 +29,15 @@ struct BuildOptions {
   bool deduplicate = false;  // of equal documents the first is kept
   std::vector<std::string> fields = {};  // whose values are kept beside documents
   bool chat = false;                     // the source holds conversations, so shards say which tokens are answers
+  bool pairs = false;                    // it holds pairs: the same, and no document is cut
+  bool marks_answers() const { return chat || pairs; }
 };
 
 struct BuildResult {
   std::int64_t documents = 0, rejected = 0, text_bytes = 0;
   std::int64_t unknown_tokens = 0;  // in both splits: text for which the tokenizer has no token
   std::int64_t empty = 0;           // documents of white space or nothing: left out, but not counted as rejected
+  std::int64_t too_long = 0;        // pairs above a limit that was asked for: likewise
   std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
   std::int64_t duplicates = 0;              // documents that were left out because an equal one came before
   std::int64_t sequences = 0, padding = 0;  // of a packed set: sequences in both splits, and tokens that fill them

@@ -5,6 +5,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/data/foreign_content.h"
+#include "libtrain/data/line_pairs.h"
 #include "libtrain/io/input_stream.h"
 
 #include <algorithm>
@@ -107,26 +108,6 @@ bool begins_like_json(std::string_view head, bool said_to_be_text) {
 
 }  // namespace
 
-std::string source_name(std::string_view path) {
-  const bool utf8 = is_utf8(path);
-  std::string out;
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    const auto c = static_cast<unsigned char>(path[i]);
-    // U+0080 to U+009F, which terminals obey.
-    const bool second_of_control = utf8 && i > 0 && static_cast<unsigned char>(path[i - 1]) == 0xC2 && c < 0xA0;
-    const bool first_of_control =
-        utf8 && c == 0xC2 && i + 1 < path.size() && static_cast<unsigned char>(path[i + 1]) < 0xA0;
-    if (c == '\\') out += "\\\\";
-    else if (c == '\t') out += "\\t";
-    else if (c == '\n') out += "\\n";
-    else if (c == '\r') out += "\\r";
-    else if (c < 0x20 || c == 0x7F || (!utf8 && c >= 0x80) || first_of_control || second_of_control)
-      out += fmt::format("\\x{:02x}", c);
-    else out += path[i];
-  }
-  return out;
-}
-
 struct DocumentSource::Reading {
   Reading(const std::string& name, const Piece& piece, const std::function<void()>& poll, const SplitRules& rules,
           std::size_t least)
@@ -143,6 +124,10 @@ struct DocumentSource::Reading {
 
 DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOptions options)
     : options_(std::move(options)) {
+  if (pairs_in_files()) {
+    add_pair_files(inputs);
+    return;
+  }
   auto files = input_files(inputs, options_.folders, options_.poll);
   inputs_ = std::move(files.paths);
   found_ = std::move(files.found);
@@ -151,9 +136,10 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
     pieces_.push_back({sizes_.size(), 0, size});
     sizes_.push_back(size);
     json_.push_back(names_json(name));
-    if (!json_.back() && size >= 0 && options_.json_key) {
+    if (!json_.back() && size >= 0 && (options_.json_key || options_.pairs)) {
       const auto head = head_of(name, options_.poll);
-      json_.back() = json_lines_in(head.bytes, head.whole, *options_.json_key).has_value();
+      const auto& key = options_.pairs ? options_.pairs->source_key : *options_.json_key;
+      json_.back() = json_lines_in(head.bytes, head.whole, key).has_value();
     }
     ++(json_.back() ? kinds_.json : size < 0 ? kinds_.unknown : kinds_.plain);
     total_bytes_ = size < 0 || total_bytes_ < 0 ? -1 : total_bytes_ + size;
@@ -204,12 +190,14 @@ void DocumentSource::require_text_everywhere() {
 
 void DocumentSource::require_use() const {
   if (kinds_.unknown > 0) return;
-  for (const bool chat : {true, false})
-    if (kinds_.plain > 0 && (chat ? options_.chat != nullptr : !options_.fields.empty()))
-      throw base::UsageError(base::text("{} is for JSON lines, and {} plain text",
-                                        base::setting_name(chat ? "chat-template" : "keep-field"),
-                                        kinds_.json == 0 ? "the input is" : "one input is"),
-                             "give JSON lines, in files that end in .jsonl");
+  const char* of_json_lines = options_.chat              ? "chat-template"
+                              : options_.pairs           ? "pairs-keys"
+                              : !options_.fields.empty() ? "keep-field"
+                                                         : nullptr;
+  if (kinds_.plain > 0 && of_json_lines)
+    throw base::UsageError(base::text("{} is for JSON lines, and {} plain text", base::setting_name(of_json_lines),
+                                      kinds_.json == 0 ? "the input is" : "one input is"),
+                           "give JSON lines, in files that end in .jsonl");
   const auto inputs =
       inputs_.size() == 1 ? inputs_[0] == "-" ? std::string("standard input") : source_name(inputs_[0]) : "every input";
   if (options_.json_key && kinds_.json == 0)
@@ -224,6 +212,9 @@ void DocumentSource::require_use() const {
 }
 
 std::string DocumentSource::first_pipe() const {
+  if (pairs_in_files())
+    for (const auto& path : every_file())
+      if (io::InputStream::check(path) < 0) return source_name(path);
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (sizes_[i] < 0) return inputs_[i] == "-" ? "standard input" : source_name(inputs_[i]);
   return {};
@@ -232,12 +223,20 @@ std::string DocumentSource::first_pipe() const {
 void DocumentSource::begin_again() {
   TRAINYARD_ASSERT(first_pipe().empty(), "{} is a pipe", first_pipe());
   reading_.reset();
+  pairs_reading_.reset();
   next_piece_ = 0;
   bytes_read_ = 0;
   for (auto& piece : pieces_) piece.lines = piece.refused = 0, piece.silent = true;
 }
 
 void DocumentSource::take(Share share) {
+  if (pairs_in_files())
+    throw base::UsageError(
+        base::text(
+            "$task divides one file where a line begins, and $pairs are two whose lines belong together: they do "
+            "not go together"),
+        base::text("JSON lines can be divided: paste SOURCE TARGET and jq make them (the page pairs), and $input with "
+                   "$pairs-keys reads them"));
   if (const auto pipe = first_pipe(); !pipe.empty())
     throw base::UsageError(base::text("$task needs inputs that every task can open, and {} is a pipe", pipe),
                            "put the text into files; a list of them, @LIST, may be a pipe");
@@ -260,7 +259,9 @@ void DocumentSource::begin_piece(std::size_t least) {
                          options_.json_key.value_or("text"),
                          options_.largest_document,
                          options_.chat,
-                         options_.fields};
+                         options_.fields,
+                         options_.pairs,
+                         options_.pairs ? options_.pairs->languages_of(piece.input) : PairLanguages()};
   reading_ = std::make_unique<Reading>(name, piece, options_.poll, rules, least);
   reading_->piece = next_piece_;
   reading_->before = bytes_read_;
@@ -286,6 +287,7 @@ void DocumentSource::begin_piece(std::size_t least) {
 }
 
 bool DocumentSource::next(SourceStretch& out, std::size_t least) {
+  if (pairs_in_files()) return next_pairs(out, least);
   if (!reading_) {
     if (!std::exchange(checked_, true)) require_text_everywhere();
     if (next_piece_ == pieces_.size()) return false;

@@ -5,6 +5,7 @@
 #include "libtrain/data/document_splitter.h"
 #include "libtrain/data/input_files.h"
 #include "libtrain/data/share.h"
+#include "libtrain/data/source_name.h"
 
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,7 @@ struct SourceOptions {
   FolderRules folders = {};
   std::shared_ptr<const ChatTemplate> chat = {};  // JSON lines hold conversations
   std::vector<std::string> fields = {};           // keys of JSON lines whose values are kept
+  std::shared_ptr<const PairOptions> pairs = {};  // JSON lines hold pairs, or the inputs and other files line by line
 };
 
 struct Refusal {
@@ -43,6 +45,8 @@ struct Refusal {
 //   json_key such a file is refused; if `split` is given, it is read as text, with a warning. A JSON list under another
 //   name is refused unless `split` is given.
 // - All other inputs are plain text.
+// - Pairs in files: inputs are neither lists nor folders, and none holds JSON lines. The files are read side by side
+//   (line_pairs.h).
 // - Content that is no text (foreign_content.h) is refused by the first next(), or for a pipe when the pipe is read.
 //   Comma- or tab-separated values get a warning.
 // - A byte order mark at the start of an input or of a JSON line is not part of the text.
@@ -84,6 +88,7 @@ class DocumentSource {
   std::int64_t total_bytes() const { return total_bytes_; }  // bytes of the share; -1 when an input's size is unknown
   std::int64_t bytes_read() const { return bytes_read_; }    // before unpacking, where an input is packed
   const std::vector<std::string>& inputs() const { return inputs_; }
+  std::vector<std::string> every_file() const;  // the inputs, and the files beside them that hold targets
   const SourceOptions& options() const { return options_; }
   const std::vector<std::int64_t>& sizes() const { return sizes_; }  // sizes of the inputs; -1 for a pipe
 
@@ -94,6 +99,9 @@ class DocumentSource {
     std::size_t plain = 0, json = 0, unknown = 0;
   };
   void require_text_everywhere();
+  bool pairs_in_files() const { return options_.pairs && options_.pairs->in_files(); }
+  void add_pair_files(const std::vector<std::string>& inputs);
+  bool next_pairs(SourceStretch& out, std::size_t least);
   void warn_of_tables() const;
   void begin_piece(std::size_t least);
   void require_use() const;
@@ -107,13 +115,10 @@ class DocumentSource {
   Kinds kinds_;
   std::int64_t total_bytes_ = 0, bytes_read_ = 0;
   std::size_t next_piece_ = 0;
-  bool checked_ = false;              // require_text_everywhere() was called
-  std::unique_ptr<Reading> reading_;  // of the current piece; null: the piece was read to its end
+  bool checked_ = false;                            // require_text_everywhere() was called
+  std::unique_ptr<Reading> reading_;                // of the current piece; null: the piece was read to its end
+  std::unique_ptr<class LinePairs> pairs_reading_;  // likewise, of pairs in files
+  std::int64_t read_before_ = 0;                    // bytes of the pairs of earlier pieces
 };
-
-// A path as it is written in /sources, in lists of refusals and on terminals. Control characters (also tab, line feed
-// and escape) and the backslash are written as in C: \t, \n, \x1b. In a path that is no UTF-8, so is every byte above
-// 127.
-std::string source_name(std::string_view path);
 
 }  // namespace trainyard::data

@@ -37,6 +37,15 @@ std::size_t line_end(std::string_view text, std::size_t from) {
   return found == nullptr ? text.size() : base::size(found - text.data()) + 1;
 }
 
+// The next line of a text, without its line feed and a carriage return before it; moves `text` behind it.
+std::string_view take_line(std::string_view& text) {
+  const auto end = std::min(text.find('\n'), text.size());
+  auto line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 bool is_blank_line(std::string_view line) { return line.size() <= longest_blank && is_blank(line); }
 
 }  // namespace
@@ -144,9 +153,10 @@ void StretchCutter::cut_rest(Stretch& out) {
 class DocumentSplitter::Work {
  public:
   void split(const Stretch& stretch, const SplitRules& rules, const std::function<void(std::string_view)>& take,
-             Findings& findings, const TakeChat& take_chat) {
+             Findings& findings, const TakeChat& take_chat, const TakePair& take_pair) {
     rules_ = &rules;
     take_chat_ = &take_chat;
+    take_pair_ = &take_pair;
     findings_ = &findings;
     take_ = &take;
     findings = {};
@@ -155,6 +165,7 @@ class DocumentSplitter::Work {
       return refuse_long_line(1);
     }
     all_utf8_ = is_utf8(stretch.text());
+    if (rules_->pairs && rules_->pairs->in_files()) return line_pairs(stretch);
     if (rules_->json_lines) json_lines(stretch.text());
     else if (rules_->split == TextSplit::whole) whole(stretch);
     else plain_lines(stretch);
@@ -237,8 +248,8 @@ class DocumentSplitter::Work {
     simdjson::dom::element root;
     if (parser_.parse(text.data(), text.size(), false).get(root)) {
       // Other programs write and read such lines. Only what is read of them must be valid.
-      const auto reason =
-          select_members(text, {rules_->chat != nullptr, rules_->json_key, rules_->fields}, parser_, selection_);
+      const auto reason = select_members(
+          text, {rules_->chat != nullptr, rules_->json_key, rules_->fields, rules_->pairs.get()}, parser_, selection_);
       if (!reason.empty()) return refuse(line, reason);
       if (parser_.parse(selection_).get(root)) return refuse(line, "not JSON");
     }
@@ -246,11 +257,41 @@ class DocumentSplitter::Work {
     if (root.get(object)) return refuse(line, "not a JSON object");
     if (const auto reason = find_fields(rules_->fields, object, fields_); !reason.empty()) return refuse(line, reason);
     if (rules_->chat) return chat_line(object, line);
+    if (rules_->pairs) {
+      TextPair found{{}, {}, rules_->languages.source, rules_->languages.target};
+      if (const auto reason = find_pair(*rules_->pairs, object, found); !reason.empty()) return refuse(line, reason);
+      return pair(found, line, true);
+    }
     std::optional<simdjson::dom::element> value;
     for (const auto field : object)
       if (field.key == rules_->json_key) value = field.value;  // the last of equal keys counts, as for most readers
     if (!value) return refuse(line, fmt::format("no key '{}'", rules_->json_key));
     json_text(*value, line);
+  }
+
+  void line_pairs(const Stretch& stretch) {
+    auto sources = stretch.text();
+    std::string_view targets = stretch.targets;
+    const bool utf8 = all_utf8_ && is_utf8(targets);
+    for (; !sources.empty(); ++findings_->lines) {
+      const auto line = findings_->lines + 1;
+      const TextPair found{take_line(sources), take_line(targets), rules_->languages.source, rules_->languages.target};
+      fields_.clear();
+      if (std::max(std::ssize(found.source), std::ssize(found.target)) > rules_->largest_document)
+        refuse_long_line(line);
+      else pair(found, line, utf8);
+    }
+  }
+
+  void pair(const TextPair& found, std::int64_t line, bool utf8) {
+    const bool no_source = is_blank(found.source), no_target = is_blank(found.target);
+    if (no_source || no_target)
+      return refuse(line, no_source && no_target ? empty_document : no_source ? "empty source" : "empty target");
+    if (!utf8 && !(is_utf8(found.source) && is_utf8(found.target))) return refuse(line, "invalid UTF-8");
+    if (rules_->pairs->has_languages())
+      fields_.insert(fields_.begin(), {std::string(found.source_language), std::string(found.target_language)});
+    findings_->silent = false;
+    if (auto reason = (*take_pair_)(found); !reason.empty()) refuse(line, std::move(reason));
   }
 
   void chat_line(const simdjson::dom::object& object, std::int64_t line) {
@@ -276,6 +317,7 @@ class DocumentSplitter::Work {
   Findings* findings_ = nullptr;
   const std::function<void(std::string_view)>* take_ = nullptr;
   const TakeChat* take_chat_ = nullptr;
+  const TakePair* take_pair_ = nullptr;
   std::vector<ChatMessage> messages_;
   std::string selection_;
 
@@ -290,8 +332,8 @@ std::span<const std::string> DocumentSplitter::fields() const { return work_->fi
 
 void DocumentSplitter::split(const Stretch& stretch, const SplitRules& rules,
                              const std::function<void(std::string_view)>& take, Findings& findings,
-                             const TakeChat& take_chat) {
-  work_->split(stretch, rules, take, findings, take_chat);
+                             const TakeChat& take_chat, const TakePair& take_pair) {
+  work_->split(stretch, rules, take, findings, take_chat, take_pair);
 }
 
 }  // namespace trainyard::data

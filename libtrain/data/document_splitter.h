@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/data/chat_template.h"
+#include "libtrain/data/text_pair.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,9 @@ struct SplitRules {
   // JSON lines hold conversations: `messages` with role and content, or `prompt` and `response`. Null: they hold texts.
   std::shared_ptr<const ChatTemplate> chat = {};
   std::vector<std::string> fields = {};  // keys of JSON lines whose values are kept beside a document
+  // Lines hold pairs, in JSON or side by side in two files. Null: they hold texts. `languages`: of this input.
+  std::shared_ptr<const PairOptions> pairs = {};
+  PairLanguages languages = {};
 };
 
 // A run of bytes of one input that consists of whole documents. Exception: text longer than the largest document may
@@ -33,6 +37,7 @@ struct SplitRules {
 struct Stretch {
   std::string bytes;         // the text, followed by spare room
   std::size_t size = 0;      // bytes of the text
+  std::string targets = {};  // of pairs in files: as many lines, of the other file
   bool inside_line = false;  // it begins within a line of the stretch before
   bool goes_on = false;      // the next stretch continues a document that is too long
   bool too_long = false;     // stands for a JSON line that is too long; holds no bytes of that line
@@ -104,10 +109,11 @@ class DocumentSplitter {
 
   // Calls take(document) for every good document, in order. A good document is UTF-8, not blank, and at most as long as
   // the largest. The view is valid only during the call.
-  // Where the rules have a chat template, take_chat(messages) is called instead.
+  // Where the rules have a chat template, take_chat(messages) is called instead, and where they have pairs, take_pair.
   void split(const Stretch& stretch, const SplitRules& rules, const std::function<void(std::string_view)>& take,
-             Findings& findings, const TakeChat& take_chat = {});
-  // The values of the rules' fields, of the document that is taken now. Empty where the line has none.
+             Findings& findings, const TakeChat& take_chat = {}, const TakePair& take_pair = {});
+  // The values of the rules' fields, of the document that is taken now. Empty where the line has none. Of pairs with
+  // languages, these come first.
   std::span<const std::string> fields() const;
 
  private:

@@ -126,6 +126,7 @@ json index_to_json(const SetIndex& i) {
            {"validation", entries_to_json(i.validation)}};
   if (i.begin_of_document >= 0) out["begin_of_document"] = i.begin_of_document;
   if (i.answers) out["answers"] = true;
+  if (i.pairs) out["pairs"] = true;
   if (i.packed_sequence > 0) out["packed_sequence"] = i.packed_sequence;
   if (i.unknown_tokens >= 0) out["unknown_tokens"] = i.unknown_tokens;
   return out;
@@ -153,6 +154,9 @@ SetIndex index_from_json(const json& j, const std::string& where, IndexOf what) 
       i.begin_of_document = static_cast<std::int32_t>(read.whole(j, "begin_of_document", 0, i.vocabulary - 1));
     if (j.contains("unknown_tokens")) i.unknown_tokens = read.whole(j, "unknown_tokens", 0, 2 * most_tokens);
     if (j.contains("answers")) i.answers = j.at("answers").get<bool>();
+    if (j.contains("pairs")) i.pairs = j.at("pairs").get<bool>();
+    if (i.pairs && !i.answers) read.damaged("documents are pairs, and no shard says where their targets are");
+    if (i.pairs && j.contains("packed_sequence")) read.damaged("documents are pairs, and packed into sequences");
     if (j.contains("packed_sequence")) i.packed_sequence = read.whole(j, "packed_sequence", 1, most_tokens);
     std::set<std::string> files;
     i.train = read.entries(j.at("train"), "train", i.vocabulary, files);

@@ -24,6 +24,10 @@ class Selection {
       for (const char* key : {"prompt", "response", "completion"}) text(*members, key);
       messages(*members, "messages", {"role", "content"});
       messages(*members, "conversations", {"from", "value"});
+    } else if (wanted.pair) {
+      for (const auto* key : {&wanted.pair->source_key, &wanted.pair->target_key, &wanted.pair->source_language_key,
+                              &wanted.pair->target_language_key})
+        if (!key->empty()) text(*members, *key);
     } else {
       text(*members, wanted.text_key);
     }

@@ -1,6 +1,8 @@
 // The part of a JSON line that is read, where the whole line is beyond a parser of RFC 8259.
 #pragma once
 
+#include "libtrain/data/text_pair.h"
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,7 @@ struct WantedKeys {
   bool chat = false;  // messages (chat_line.h), in which only role and content count
   std::string_view text_key = {};
   const std::vector<std::string>& fields;
+  const PairOptions* pair = nullptr;  // the texts of a pair, and its languages
 };
 
 // Writes the members that are wanted as a line of RFC 8259; of equal keys the last. Lists and objects where a text is

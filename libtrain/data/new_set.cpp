@@ -48,7 +48,8 @@ NewSet::NewSet(const Tokenizer& tokenizer, const BuildOptions& options, const st
   const auto files = std::make_shared<ShardFiles>(folder_->path(), tokenizer);
   const auto writer_for = [&](const char* split) {
     std::unique_ptr<Writer> writer(new Writer{.shards = {files, split, tokenizer, options.shard_tokens}});
-    if (options.chat) writer->shards.mark_answers();
+    if (options.marks_answers()) writer->shards.mark_answers();
+    if (options.pairs) writer->shards.keep_whole();
     if (!options.fields.empty()) writer->shards.keep_fields(options.fields);
     if (options.pack > 0) writer->packing.emplace(writer->shards, options.pack, tokenizer.end_of_document());
     return writer;
@@ -114,7 +115,7 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
     throw base::InputError(
         "the input holds no document for training",
         result_.documents == 0
-            ? result_.rejected == 0 && result_.empty == 0
+            ? result_.rejected == 0 && result_.empty == 0 && result_.too_long == 0
                   ? "is it empty?"
                   : "give text that is not refused and not empty: " + left_out_text(result_)
             : base::text("all went to validation: $validation 0 keeps them, or split it into more documents"));
@@ -124,7 +125,8 @@ void NewSet::finish(const std::function<void(const std::string&)>& before) {
   index.train = finish(*train_);
   index.validation = finish(*validation_);
   index.packed_sequence = options_.pack;
-  index.answers = options_.chat;
+  index.answers = options_.marks_answers();
+  index.pairs = options_.pairs;
   if (tokenizer_.unknown() >= 0) index.unknown_tokens = result_.unknown_tokens;
   result_.train_shards = static_cast<std::int64_t>(index.train.size());
   result_.validation_shards = static_cast<std::int64_t>(index.validation.size());

@@ -180,7 +180,11 @@ template <class Gatherer> void gather(DocumentSource& source, Gatherer& gatherer
         made.documents = made.text_bytes = 0;
         splitter.split(
             read.stretch, read.rules, [&](std::string_view document) { gatherer.document(document, made); }, findings,
-            [&](std::span<const ChatMessage> messages) { gatherer.conversation(messages, made); });
+            [&](std::span<const ChatMessage> messages) { gatherer.conversation(messages, made); },
+            [&](const TextPair& pair) {
+              for (const auto side : {pair.source, pair.target}) gatherer.document(side, made);
+              return std::string();
+            });
       });
   team.run(take, refuse, progress);
 }
@@ -189,7 +193,7 @@ template <class Gatherer> void gather(DocumentSource& source, Gatherer& gatherer
 // a chat template adds text.
 bool takes_everything(const DocumentSource& source, std::int64_t sample) {
   if (source.total_bytes() < 0 || source.total_bytes() > sample || source.options().chat) return false;
-  const auto& inputs = source.inputs();
+  const auto inputs = source.every_file();
   return std::none_of(inputs.begin(), inputs.end(), [](const auto& path) { return io::InputStream::is_packed(path); });
 }
 

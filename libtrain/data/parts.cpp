@@ -97,6 +97,12 @@ json settings_of(const DocumentSource& source, const Tokenizer& tokenizer, const
   if (!options.fields.empty()) out["fields"] = options.fields;
   if (options.pack > 0) out["pack"] = options.pack;
   if (s.chat) out["chat_template"] = text_of(*s.chat);
+  if (s.pairs) {
+    const auto fixed = s.pairs->languages_of(0);
+    out["pairs"] = {s.pairs->source_key,          s.pairs->target_key, s.pairs->source_language_key,
+                    s.pairs->target_language_key, fixed.source,        fixed.target,
+                    s.pairs->language_token,      s.pairs->max_source, s.pairs->max_target};
+  }
   return out;
 }
 
@@ -151,8 +157,8 @@ void Parts::write(int task, DocumentSource& source, const Tokenizer& tokenizer, 
       validation(files, "validation", tokenizer, options.shard_tokens);
   if (options.deduplicate) train.keep_hashes(), validation.keep_hashes();
   if (!options.fields.empty()) train.keep_fields(options.fields), validation.keep_fields(options.fields);
-  if (options.pack > 0) train.keep_whole(), validation.keep_whole();  // the joining task packs it, as one document
-  if (options.chat) train.mark_answers(), validation.mark_answers();
+  if (options.pack > 0 || options.pairs) train.keep_whole(), validation.keep_whole();  // pieces are not joined again
+  if (options.marks_answers()) train.mark_answers(), validation.mark_answers();
   const auto list = folder.path() + "/" + refused_file;
   std::ofstream refused(list);
   PartRecord record;
@@ -178,7 +184,8 @@ void Parts::write(int task, DocumentSource& source, const Tokenizer& tokenizer, 
   record.index = index_for(tokenizer);
   record.index.train = train.finish();
   record.index.validation = validation.finish();
-  record.index.answers = options.chat;
+  record.index.answers = options.marks_answers();
+  record.index.pairs = options.pairs;
   auto pieces = json::array();
   for (const auto& p : source.pieces())
     pieces.push_back({{"input", p.input},

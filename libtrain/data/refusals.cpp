@@ -68,9 +68,9 @@ void Refusals::open() {
 }
 
 void Refusals::add(const Refusal& r) {
-  const bool empty = r.reason == empty_document;
-  ++(empty ? result_.empty : result_.rejected);
-  if (!empty && result_.first_refusals.size() < first_refusals_kept) result_.first_refusals.push_back(r);
+  const bool empty = r.reason == empty_document, too_long = r.reason.starts_with(long_pair);
+  ++(empty ? result_.empty : too_long ? result_.too_long : result_.rejected);
+  if (!empty && !too_long && result_.first_refusals.size() < first_refusals_kept) result_.first_refusals.push_back(r);
   if (list_.is_open()) list_ << r.source << '\t' << r.line << '\t' << r.reason << '\n';
 }
 
@@ -137,10 +137,19 @@ std::string remedy_without_text(const std::string& path) {
                                : std::string());
 }
 
+// What to try where a line lacks the keys of a pair.
+std::string remedy_without_pair(const std::string& path) {
+  const auto keys = keys_of(first_object_of(path), Keys::all);
+  return base::text("$pairs-keys and $language-keys name the keys of both sides; ") +
+         (keys.empty() ? "" : fmt::format("the first line of {} has: {}; ", base::one_line(path), keys));
+}
+
 // What to try for a reason of a refusal; empty for most.
-std::string remedy_for(const Refusal& refusal, bool of_chats) {
+std::string remedy_for(const Refusal& refusal, const BuildOptions& options) {
   if (refusal.reason.starts_with("no key '"))
-    return of_chats ? remedy_without_messages(refusal.source) : remedy_without_text(refusal.source);
+    return options.chat    ? remedy_without_messages(refusal.source)
+           : options.pairs ? remedy_without_pair(refusal.source)
+                           : remedy_without_text(refusal.source);
   if (refusal.reason == "invalid UTF-8") return "text in Latin-1 becomes UTF-8 by iconv -f ISO-8859-1 -t UTF-8; ";
   return {};
 }
@@ -157,8 +166,8 @@ void Refusals::too_many(std::int64_t all) const {
                     : options_.writing == BuildOptions::Writing::on
                         ? fmt::format("see {}", options_.rejects)
                         : base::text("without $dry-run, {} lists them", options_.rejects);
-  throw base::InputError(text, remedy_for(result_.first_refusals.front(), options_.chat) + list +
-                                   base::text("; $max-rejects allows more"));
+  throw base::InputError(
+      text, remedy_for(result_.first_refusals.front(), options_) + list + base::text("; $max-rejects allows more"));
 }
 
 }  // namespace trainyard::data

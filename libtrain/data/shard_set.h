@@ -49,6 +49,7 @@ struct SetIndex {
   std::vector<ShardEntry> train, validation;
   bool checksummed = true;           // false: from scanning a folder without index.json
   bool answers = false;              // shards say which tokens are answers
+  bool pairs = false;                // documents are a source and a target, of which the target is the answer
   std::int64_t packed_sequence = 0;  // documents are packed into sequences of so many tokens; 0: they are not
 };
 

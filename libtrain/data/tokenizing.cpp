@@ -4,6 +4,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/base/random.h"
 #include "libtrain/data/encoded_chat.h"
+#include "libtrain/data/encoded_pair.h"
 #include "libtrain/data/stretch_team.h"
 
 #include <algorithm>
@@ -20,6 +21,7 @@ class DocumentEncoder {
   DocumentEncoder(const DocumentSource& source, const Tokenizer& tokenizer, const TokenizingOptions& options)
       : tokenizer_(tokenizer), options_(options) {
     if (source.options().chat) chat_.emplace(*source.options().chat, tokenizer);
+    if (source.options().pairs) pair_.emplace(*source.options().pairs, tokenizer);
   }
 
   void make(DocumentSplitter& splitter, const DocumentSource::SourceStretch& read, Findings& findings,
@@ -54,19 +56,31 @@ class DocumentEncoder {
                                 options_.hashes ? hash_of_text(text) : TextHash()});
     };
     std::vector<std::int32_t> tokens;
-    const auto conversation = [&](std::span<const ChatMessage> messages) {
+    // Adds the document that `tokens` has.
+    const auto add = [&](std::string_view key, std::int64_t answers) {
       keep_fields();
+      if (narrow) made.narrow.insert(made.narrow.end(), tokens.begin(), tokens.end());
+      else made.wide.insert(made.wide.end(), tokens.begin(), tokens.end());
+      made.documents.push_back({split_of_document(key, options_.validation), std::ssize(tokens), answers,
+                                options_.hashes ? hash_of_text(key) : TextHash()});
+    };
+    const auto conversation = [&](std::span<const ChatMessage> messages) {
       const auto answers = std::ssize(made.answers);
       tokens.clear();
       chat_->encode(messages, tokens, made.answers);
-      if (narrow) made.narrow.insert(made.narrow.end(), tokens.begin(), tokens.end());
-      else made.wide.insert(made.wide.end(), tokens.begin(), tokens.end());
-      const auto text = key_of_conversation(messages);
       for (const auto& message : messages) made.text_bytes += std::ssize(message.content);
-      made.documents.push_back({split_of_document(text, options_.validation), std::ssize(tokens),
-                                std::ssize(made.answers) - answers, options_.hashes ? hash_of_text(text) : TextHash()});
+      add(key_of_conversation(messages), std::ssize(made.answers) - answers);
     };
-    splitter.split(read.stretch, read.rules, document, findings, conversation);
+    const auto pair = [&](const TextPair& pair) {
+      AnswerSpan target;
+      auto reason = pair_->encode(pair, tokens, target);
+      if (!reason.empty()) return reason;
+      made.answers.push_back(target);
+      made.text_bytes += std::ssize(pair.source) + std::ssize(pair.target);
+      add(key_of_pair(pair), 1);
+      return reason;
+    };
+    splitter.split(read.stretch, read.rules, document, findings, conversation, pair);
     if (const auto unknown = tokenizer_.unknown(); unknown >= 0)
       made.unknown_tokens = std::count(made.narrow.begin(), made.narrow.end(), unknown) +
                             std::count(made.wide.begin(), made.wide.end(), unknown);
@@ -76,6 +90,7 @@ class DocumentEncoder {
   const Tokenizer& tokenizer_;
   const TokenizingOptions& options_;
   std::optional<EncodedChat> chat_;
+  std::optional<EncodedPair> pair_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "tests/data/sample.h"
 
 #include "libtrain/data/builder.h"
+#include "libtrain/data/shard_pairs.h"
 #include "libtrain/data/window_dataset.h"
 
 #include <fmt/format.h>
@@ -96,4 +97,37 @@ TEST(Golden, TheOneOfH5pyReadsWithoutAnIndex) {
   set.fill(0, {t.data(), t.data() + 8, t.data() + 16, t.data() + 24, w.data()});
   EXPECT_EQ(std::string(t.begin(), t.begin() + 8), "Document");
   EXPECT_EQ(std::string(t.begin() + 8, t.begin() + 16), "ocument ");
+}
+
+// 40 pairs in one direction, then in the other, made by shard-data --pairs.
+TEST(Golden, PairsReadAsTheyWereWritten) {
+  const std::string folder = GOLDEN "/pairs-1";
+  const auto index = data::read_index(folder);
+  EXPECT_TRUE(index.checksummed && index.pairs && index.answers);
+  const auto bytes = data::make_tokenizer("bytes");
+  std::vector<int> seen(80, 0);
+  for (const auto* split : {&index.train, &index.validation})
+    for (const auto& entry : *split) {
+      data::ShardReader shard(folder, index, entry);
+      shard.verify_all();
+      data::verify_pairs(shard, index);
+      const auto lengths = data::pair_lengths(shard);
+      const auto fields = shard.fields();
+      for (std::int64_t p = 0; p < std::ssize(lengths); ++p) {
+        const auto& length = lengths[static_cast<std::size_t>(p)];
+        Document source(static_cast<std::size_t>(length.source)), target(static_cast<std::size_t>(length.target));
+        data::read_pair(shard, p, length, source.data(), target.data());
+        auto first = bytes->decode(source), second = bytes->decode(target);
+        const bool back = first.starts_with("Ziel");
+        EXPECT_EQ(fields.values_of(p), (std::vector<std::string>{back ? "de" : "en", back ? "en" : "de"}));
+        if (back) std::swap(first, second);
+        const int k = std::stoi(first.substr(7));
+        EXPECT_EQ(first, fmt::format("Source {}: {}", k, std::string(static_cast<std::size_t>(k * 7 % 13 + 1), 'a')));
+        auto ziel = fmt::format("Ziel {}: ", k);
+        for (int i = 0; i <= k * 5 % 11; ++i) ziel += "\xC3\xB6";
+        EXPECT_EQ(second, ziel);
+        ++seen.at(static_cast<std::size_t>(back ? 40 + k : k));
+      }
+    }
+  EXPECT_EQ(seen, std::vector<int>(80, 1));
 }

@@ -68,6 +68,18 @@ TEST(ForeignWords, SentencesAboutTrainingAreForProgramsThatTrain) {
   EXPECT_EQ(foreign_word_hint("--fp32", {"dtype", "from", "to"}, Spelling::flags), "here it is --dtype");
 }
 
+TEST(ForeignWords, PairsAsOtherTranslatorsNameThem) {
+  const std::vector<std::string> names{"input",           "output",          "pairs",      "pairs-keys", "tokenizer",
+                                       "source-language", "target-language", "max-source", "max-target"};
+  const auto hint = [&](const char* word) { return foreign_word_hint(word, names, Spelling::flags); };
+  EXPECT_EQ(hint("--source-lang"), "here it is --source-language");
+  EXPECT_EQ(hint("--tgt-lang"), "here it is --target-language");
+  EXPECT_EQ(hint("--trainpref").find("here it is --pairs: --pairs PREFIX.en:PREFIX.de"), 0u);
+  EXPECT_EQ(hint("--joined-dictionary"), "here it is --tokenizer: one for both sides");
+  EXPECT_EQ(hint("--destdir"), "here it is --output");
+  EXPECT_EQ(hint("--max-source-positions").find("here it is --max-source: "), 0u);
+}
+
 // Every setting of train that plans do not have is answered, as is what other trainers call it.
 TEST(ForeignWords, PlansDoNotDependOnWhatOnlyTrainHas) {
   engine::RunConfig c;

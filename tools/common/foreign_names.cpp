@@ -261,6 +261,15 @@ const std::vector<ForeignName>& more_foreign_names() {
       // What generate and shard-data are asked for.
       {{"do-sample", "greedy"}, "temperature", "0 takes the likeliest token"},
       {{"text-column", "text-key", "json-keys", "column"}, "json-key", ""},
+      {{"source-lang", "src-lang", "srclang"}, "source-language", ""},
+      {{"target-lang", "tgt-lang", "tgtlang"}, "target-language", ""},
+      {{"trainpref", "validpref", "testpref", "train-pref", "valid-pref", "bitext", "parallel-data"},
+       "pairs",
+       "--pairs PREFIX.en:PREFIX.de; --validation sets a share of them aside"},
+      {{"srcdict", "tgtdict", "joined-dictionary"}, "tokenizer", "one for both sides"},
+      {{"destdir"}, "output", ""},
+      {{"max-source-length", "max-source-positions"}, "max-source", "longer pairs are left out, and not cut"},
+      {{"max-target-length", "max-target-positions"}, "max-target", "longer pairs are left out, and not cut"},
       {{"append-eod"}, "end-of-document", "every document gets one; the flag says which token"},
       {{"output-prefix"}, "output", ""},
   };

@@ -5,6 +5,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/set_tokenizer.h"
+#include "libtrain/data/shard_pairs.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/data/shard_set.h"
 #include "tools/inspect/report.h"
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace trainyard::inspect {
@@ -45,6 +47,21 @@ std::string way_to_compare(const std::string& folder) {
 
 // What shard-data added to the tokens: which of them are answers, how they are packed, which fields are kept.
 struct Additions {
+  struct Side {
+    std::int64_t tokens = 0, longest = 0;
+    void add(std::int64_t length) { tokens += length, longest = std::max(longest, length); }
+    std::string text(const char* name, std::int64_t pairs) const {
+      return fmt::format("{} {:.1f} tokens in the mean, {} at most", name,
+                         static_cast<double>(tokens) / static_cast<double>(std::max<std::int64_t>(pairs, 1)),
+                         human_count(longest));
+    }
+    nlohmann::json json() const { return {{"tokens", tokens}, {"longest", longest}}; }
+  };
+  std::int64_t pairs = 0;
+  Side source, target;
+  void add_pairs(const data::ShardReader& reader) {
+    for (const auto& pair : data::pair_lengths(reader)) ++pairs, source.add(pair.source), target.add(pair.target);
+  }
   std::int64_t answer_tokens = 0;
   data::FieldTokens field_tokens;
   void add(const data::ShardReader& reader, const data::ShardEntry& shard) {
@@ -55,6 +72,9 @@ struct Additions {
   std::string text(const data::SetIndex& index) const {
     std::string out;
     if (index.answers) out += fmt::format("  answers     {} tokens\n", human_count(answer_tokens));
+    if (index.pairs)
+      out += fmt::format("  pairs       {}: {}; {}\n", human_count(pairs), source.text("source", pairs),
+                         target.text("target", pairs));
     if (index.packed_sequence > 0)
       out += fmt::format("  packed      best-fit, sequences of {} tokens\n", human_count(index.packed_sequence));
     for (const auto& [field, values] : field_tokens) {
@@ -95,6 +115,8 @@ Report shards_report(const std::string& folder, const Options& options) {
       std::error_code error;
       const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(reader.path(), error));
       additions.add(reader, shard);
+      if (index.pairs) additions.add_pairs(reader);
+      if (index.pairs && options.verify == Verify::everything) data::verify_pairs(reader, index);
       tokens += reader.tokens();
       documents += shard_documents;
       read += bytes;
@@ -117,6 +139,9 @@ Report shards_report(const std::string& folder, const Options& options) {
     report.text += fmt::format("  unknown     {} tokens\n", human_count(index.unknown_tokens));
   report.text += additions.text(index);
   if (index.answers) report.json["answer_tokens"] = additions.answer_tokens;
+  if (index.pairs)
+    report.json["pair_lengths"] = {
+        {"pairs", additions.pairs}, {"source", additions.source.json()}, {"target", additions.target.json()}};
   report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));
   report.text += table({"shard", ">tokens", ">documents", ">size"}, rows);
   if (options.verify == Verify::everything)

@@ -84,6 +84,7 @@ void add_options(CLI::App& app, Settings& s) {
                  "paragraphs [whole]")
       ->check(one_of({"whole", "lines", "paragraphs"}))
       ->group("Input");
+  tools::add_pairs(app, s.pairs);
   app.add_flag("--deduplicate", s.deduplicate,
                "of documents with the same text, keep the first, over all inputs and tasks; takes up to 64 bytes of "
                "memory for each different document")
@@ -263,8 +264,34 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Settings& s) {
   return tokenizer;
 }
 
+// The fields that the set keeps: the languages of pairs, and those that are asked for.
+std::vector<std::string> fields_of(const Settings& s, const data::PairOptions* pairs) {
+  std::vector<std::string> out;
+  if (pairs && pairs->has_languages()) out = {data::source_language_field, data::target_language_field};
+  out.insert(out.end(), s.fields.begin(), s.fields.end());
+  for (const auto& field : s.fields)
+    if (field.empty() || !data::is_utf8(field) || field.find_first_of("=[],:") != std::string::npos ||
+        std::count(out.begin(), out.end(), field) > 1)
+      throw base::UsageError(fmt::format("--keep-field {} is empty, no UTF-8, given twice, or has one of =[],: in it",
+                                         base::excerpt(field)),
+                             "name a key of the JSON lines once");
+  if (!s.fields.empty() && s.sequence > 0)
+    throw base::UsageError(
+        "--keep-field chooses documents, and --pack mixes them in sequences: they do not go together",
+        "leave one of them out");
+  return out;
+}
+
+// Tokens that a new tokenizer gets without being asked.
+std::vector<std::string> needed_tokens(const data::SourceOptions& source) {
+  if (source.chat) return source.chat->tokens;
+  return source.pairs ? tools::language_tokens(*source.pairs) : std::vector<std::string>();
+}
+
 base::ExitCode run(const Settings& s, const CLI::App& app) {
   require_product(s, app);
+  auto inputs = s.inputs;
+  const auto pairs = tools::pairs_of(s.pairs, app, inputs);
   const auto share = share_of(s);
   auto options = options_of(s);
   options.precious = other_inputs(s);
@@ -275,17 +302,10 @@ base::ExitCode run(const Settings& s, const CLI::App& app) {
                                      base::parse_bytes(s.largest, "--max-document"),
                                      tools::require_not_interrupted,
                                      {s.include, data::written_paths(options)}};
-  source_options.fields = options.fields = s.fields;
-  for (const auto& field : s.fields)
-    if (field.empty() || !data::is_utf8(field) || field.find_first_of("=[],:") != std::string::npos ||
-        std::count(s.fields.begin(), s.fields.end(), field) > 1)
-      throw base::UsageError(fmt::format("--keep-field {} is empty, no UTF-8, given twice, or has one of =[],: in it",
-                                         base::excerpt(field)),
-                             "name a key of the JSON lines once");
-  if (!s.fields.empty() && s.sequence > 0)
-    throw base::UsageError(
-        "--keep-field chooses documents, and --pack mixes them in sequences: they do not go together",
-        "leave one of them out");
+  source_options.pairs = pairs;
+  source_options.fields = s.fields;
+  options.pairs = pairs != nullptr;
+  options.fields = fields_of(s, pairs.get());
   if (s.chat) {
     if (s.json_key)
       throw base::UsageError("--chat-template reads messages, and --json-key a text: they do not go together",
@@ -298,8 +318,8 @@ base::ExitCode run(const Settings& s, const CLI::App& app) {
   if (source_options.largest_document < 16)
     throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   std::optional<data::TokenizerPlan> plan;
-  if (s.train.asked()) plan = tools::plan_of(s.train, source_options.chat.get(), s.around);
-  data::DocumentSource source(s.inputs, source_options);
+  if (s.train.asked()) plan = tools::plan_of(s.train, needed_tokens(source_options), s.around);
+  data::DocumentSource source(inputs, source_options);
   Json trained;
   if (plan) {
     data::BuildResult first;
@@ -355,6 +375,10 @@ int main(int argc, char** argv) {
   tools::describe_program(app, "Turns text into token shards that train reads.", examples,
                           "train, inspect; datasets/README.md for the format");
   add_options(app, s);
+  const auto names_pairs = [](const char* word) { return std::string_view(word).substr(0, 8) == "--pairs="; };
+  if (std::any_of(argv, argv + argc,
+                  [&](const char* word) { return word == std::string_view("--pairs") || names_pairs(word); }))
+    app.get_option("--input")->required(false);
   const auto body = [&] {
     s.around.special_as_text = s.special == "text";
     tools::watch_signals(tools::Reads::of_pipes);

@@ -83,8 +83,8 @@ void add_new_tokenizer(CLI::App& app, NewTokenizerFlags& flags) {
       ->group("New tokenizer")
       ->type_name("BYTES");
   app.add_option("--special-token", flags.special,
-                 "text of a special token; may be repeated. A chat template's tokens need not be given [those that "
-                 "end documents]")
+                 "text of a special token; may be repeated. A chat template's tokens and those of --source-language "
+                 "and --target-language need not be given [those that end documents]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false)
@@ -101,12 +101,12 @@ void require_asked(const NewTokenizerFlags& flags) {
   if (given) throw base::UsageError(fmt::format("{} is for --train-tokenizer", given), "--train-tokenizer bpe:32000");
 }
 
-data::TokenizerPlan plan_of(const NewTokenizerFlags& flags, const data::ChatTemplate* chat,
+data::TokenizerPlan plan_of(const NewTokenizerFlags& flags, const std::vector<std::string>& needed,
                             const data::DocumentTokens& around) {
   auto plan = data::tokenizer_plan(flags.kind, flags.special);
-  if (chat) {
+  if (!needed.empty()) {
     auto special = flags.special;
-    for (const auto& token : chat->tokens)
+    for (const auto& token : needed)
       if (!data::has_special(plan, token)) special.push_back(token);
     plan = data::tokenizer_plan(flags.kind, special);
   }

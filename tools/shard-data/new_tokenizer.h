@@ -28,9 +28,9 @@ void add_new_tokenizer(CLI::App& app, NewTokenizerFlags& flags);
 // UsageError for flags of a new tokenizer without --train-tokenizer.
 void require_asked(const NewTokenizerFlags& flags);
 
-// What to train. `chat`: the template whose tokens the tokenizer must have, or null. UsageError where `around` names a
-// token that it would not have.
-data::TokenizerPlan plan_of(const NewTokenizerFlags& flags, const data::ChatTemplate* chat,
+// What to train. `needed`: tokens that the tokenizer must have, as those of a chat template. UsageError where `around`
+// names a token that it would not have.
+data::TokenizerPlan plan_of(const NewTokenizerFlags& flags, const std::vector<std::string>& needed,
                             const data::DocumentTokens& around);
 
 // A tokenizer that was just trained.

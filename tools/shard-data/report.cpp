@@ -32,6 +32,7 @@ void print_json(const Settings& s, const data::BuildResult& r, const Json& train
          {"rejected", r.rejected},
          {"first_refusals", refusals_of(r)},
          {"empty", r.empty},
+         {"too_long", r.too_long},
          {"text_bytes", r.text_bytes},
          {"unknown_tokens", r.unknown_tokens},
          {"duplicates", r.duplicates},
@@ -79,7 +80,8 @@ void print_findings(const Settings& s, const data::BuildResult& r) {
                "read\n  try: {}\n",
                r.documents == 1 ? "the one document was not"
                                 : fmt::format("none of {} was", base::counted(r.documents, "document")),
-               r.documents < 100 && !s.split
+               s.pairs.asked() ? "--validation 0.1 chooses more pairs"
+               : r.documents < 100 && !s.split
                    ? "--split paragraphs, or lines, makes more documents of a text; --validation "
                      "0.1 chooses more of them"
                : r.documents < 100 && s.split != "lines"

@@ -3,6 +3,7 @@
 
 #include "libtrain/data/tokenizer.h"
 #include "tools/shard-data/new_tokenizer.h"
+#include "tools/shard-data/pairs.h"
 
 #include <cstdint>
 #include <optional>
@@ -19,6 +20,7 @@ struct Settings {
   std::string output, rejects, largest = "16MiB", progress = "auto", special = "read";
   data::DocumentTokens around;
   NewTokenizerFlags train;
+  PairFlags pairs;
   bool deduplicate = false;
   std::string pack = "none";
   std::int64_t sequence = 0;
