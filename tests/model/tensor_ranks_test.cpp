@@ -45,6 +45,7 @@ TEST(TensorRanks, SmoothedLabels) {
   for (const auto& base : {small_gpt2(), with_dropout(small_sandwich()), small_bert()})
     for (const std::int64_t lanes : {4, 3})
       for (const auto dtype : {DType::f32, DType::bf16, DType::f64}) {
+        if (dtype == (lanes == 3 ? DType::bf16 : DType::f64)) continue;
         auto m = eight_heads(base, lanes);
         m.layers = 1;
         if (lanes == 3) m.hidden = 48, m.heads = 6, m.kv_heads = 3;
