@@ -36,6 +36,10 @@ CrossEntropyArgs arguments(tensor::Exec& exec, CrossEntropyStep step, const Op& 
   a.targets = targets.template ptr<std::int32_t>(), a.weights = weights.template ptr<std::uint8_t>();
   a.threads = exec.threads();
   a.softcap = op.softcap;
+  TRAINYARD_ASSERT(op.label_smoothing >= 0 && op.label_smoothing < 1, "label smoothing of {}", op.label_smoothing);
+  if (op.label_smoothing > 0) a.smooth = true, a.numbers = 4;
+  a.target_share = 1 - op.label_smoothing;
+  a.column_share = op.label_smoothing / static_cast<double>(op.vocabulary);
   return a;
 }
 
@@ -49,8 +53,9 @@ void set_lanes(CrossEntropyArgs& a, std::int64_t lanes) {
 template <class Memory>
 MatOf<Memory> statistics_mat(const CrossEntropyArgs& a, const base::ViewOf<Memory>& statistics) {
   require_type(statistics, dtype_of(a.logits.type), entry_of(a.step), "statistics");
-  TRAINYARD_ASSERT(statistics.dense() && statistics.count() > 0 && statistics.count() % (3 * a.logits.rows) == 0,
-                   "{} statistics for {} tokens", statistics.count(), a.logits.rows);
+  TRAINYARD_ASSERT(
+      statistics.dense() && statistics.count() > 0 && statistics.count() % (a.numbers * a.logits.rows) == 0,
+      "{} statistics for {} tokens, {} for each", statistics.count(), a.logits.rows, a.numbers);
   return {.data = statistics.data,
           .rows = statistics.count() / a.logits.rows,
           .cols = a.logits.rows,
@@ -91,7 +96,7 @@ void cross_entropy_statistics(tensor::Exec& exec, const CrossEntropyStatistics& 
   if (a.logits.rows == 0) return;
   set_lanes(a, tokens.lanes);
   a.statistics = statistics_mat(a, tokens.statistics);
-  TRAINYARD_ASSERT(a.statistics.rows == 3 || a.statistics.rows == 3 * tokens.lanes,
+  TRAINYARD_ASSERT(a.statistics.rows == a.numbers || a.statistics.rows == a.numbers * tokens.lanes,
                    "{} rows of statistics for {} lanes", a.statistics.rows, tokens.lanes);
   run(exec, a, tokens.vocabulary);
 }
@@ -100,7 +105,7 @@ void cross_entropy_finish(tensor::Exec& exec, const CrossEntropyFinish& tokens) 
   auto a = arguments(exec, CrossEntropyStep::finish, tokens, tokens.first_column);
   if (a.logits.rows == 0) return;
   a.all_statistics = statistics_mat(a, tokens.statistics);
-  TRAINYARD_ASSERT(a.all_statistics.rows <= 3 * most_lanes, "{} rows of statistics", a.all_statistics.rows);
+  TRAINYARD_ASSERT(a.all_statistics.rows <= a.numbers * most_lanes, "{} rows of statistics", a.all_statistics.rows);
   set_results(a, tokens);
   run(exec, a, tokens.vocabulary);
 }

@@ -12,6 +12,10 @@ namespace trainyard::kernels {
 
 // With a softcap c, the softmax is that of c tanh(x / c), computed from the logits x wherever they are read (Gemma Team
 // 2024, "Gemma 2"). Gradients are those of the logits themselves. 0: no cap.
+//
+// With label smoothing e (Szegedy et al. 2016) the target's share is 1 - e, and each of the V columns of the vocabulary
+// has e / V more, the target's column, too. A loss is then logsumexp - (1 - e) x_target - e mean(x), and columns that
+// only round the vocabulary up are in neither sum. 0 <= e < 1; 0: none.
 
 // The first step, for columns [first_column, first_column + W) of the vocabulary. Columns from `vocabulary` on do not
 // count; there may be no column that counts.
@@ -23,33 +27,34 @@ namespace trainyard::kernels {
 // exchanged separately.
 //
 // For each of p pieces, `statistics` gets m, s and the target's logit, or 0 where the target is not in that piece.
-// There is one piece for all lanes together, or one for each lane. All three are 0 where the weight is 0. G is f32, or
-// f64 for f64.
+// With label smoothing it also gets the sum of the piece's logits. Each lane has its sum, and the sums are joined like
+// the others. There is one piece for all lanes together, or one for each lane. All numbers are 0 where the weight is 0.
+// G is f32, or f64 for f64.
 struct CrossEntropyStatistics {
   base::ConstView logits;   // [c, W] in G
   base::ConstView targets;  // i32 [c], columns of the whole vocabulary
   base::ConstView weights;  // u8 [c]
   std::int64_t first_column = 0, vocabulary, lanes = 1;
-  base::View statistics;  // [p, 3, c] in G, dense
-  double softcap = 0;
+  base::View statistics;  // [p, 3, c] in G, dense; [p, 4, c] with label smoothing
+  double softcap = 0, label_smoothing = 0;
 };
 void cross_entropy_statistics(tensor::Exec& exec, const CrossEntropyStatistics& tokens);
 
 // The second step. The pieces of all ranks are joined in the order of lanes. A loss is logsumexp minus the target's
 // logit, or 0 where the weight is 0. Every rank gets the same losses. dlogits is (softmax - onehot) * loss_scale, the
 // scaled gradient of the sum of losses; with a power of two the product is exact. It is 0 where the weight is 0, and in
-// the columns from `vocabulary` on.
+// the columns from `vocabulary` on. With label smoothing the gradient is softmax - (1 - e) onehot - e / V.
 struct CrossEntropyFinish {
   base::ConstView logits;      // [c, W] in G
   base::ConstView targets;     // i32 [c], columns of the whole vocabulary
   base::ConstView weights;     // u8 [c]
-  base::ConstView statistics;  // [p, 3, c] in G, dense: the pieces of all ranks in ascending order
+  base::ConstView statistics;  // as in the first step, the pieces of all ranks in ascending order
   std::int64_t first_column = 0, vocabulary;
   base::View losses;  // f64 [c]
   // [c, W] in the working dtype; may be the memory of logits if the dtypes agree; empty in an evaluation.
   base::View dlogits = {};
   double loss_scale = 1;
-  double softcap = 0;
+  double softcap = 0, label_smoothing = 0;
 };
 void cross_entropy_finish(tensor::Exec& exec, const CrossEntropyFinish& tokens);
 
@@ -61,7 +66,7 @@ struct CrossEntropyChunk {
   base::View losses;
   base::View dlogits = {};
   double loss_scale = 1;
-  double softcap = 0;
+  double softcap = 0, label_smoothing = 0;
 };
 void cross_entropy_chunk(tensor::Exec& exec, const CrossEntropyChunk& tokens);
 

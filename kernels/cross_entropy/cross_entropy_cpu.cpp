@@ -43,12 +43,13 @@ template <class G> struct Cap {
 
 template <class G> struct Softmax {
   G top, sum;  // maximum, and sum of exp(x - maximum); a sum of 0 means no columns
+  G logits;    // with label smoothing the sum of x, otherwise 0
 };
 
 template <class G> Softmax<G> join(const Softmax<G>& a, const Softmax<G>& b) {
   if (b.sum == 0) return a;  // columns that count come first: if b has none, a has some, or both have none
   const G top = b.top > a.top ? b.top : a.top;
-  return {top, a.sum * exp_of(a.top - top) + b.sum * exp_of(b.top - top)};
+  return {top, a.sum * exp_of(a.top - top) + b.sum * exp_of(b.top - top), a.logits + b.logits};
 }
 
 // Joins at(0) ... at(n - 1) in the order of lanes.
@@ -71,10 +72,12 @@ template <class G> Softmax<G> lane_of(const CrossEntropyArgs& a, const G* logits
   if (a.softcap > 0) {
     const Cap<G> cap(a.softcap);
     const G top = cap.value(largest(x, n));
-    return {top, lane_sum<G>(n, [&](int64_t i) { return exp_of(cap.value(x[i]) - top); })};
+    return {top, lane_sum<G>(n, [&](int64_t i) { return exp_of(cap.value(x[i]) - top); }),
+            a.smooth ? lane_sum<G>(n, [&](int64_t i) { return cap.value(x[i]); }) : G(0)};
   }
   const G top = largest(x, n);
-  return {top, lane_sum<G>(n, [&](int64_t i) { return exp_of(x[i] - top); })};
+  return {top, lane_sum<G>(n, [&](int64_t i) { return exp_of(x[i] - top); }),
+          a.smooth ? lane_sum<G>(n, [&](int64_t i) { return x[i]; }) : G(0)};
 }
 
 // The logit that the softmax has.
@@ -90,7 +93,8 @@ template <class G> G target_of(const CrossEntropyArgs& a, const G* logits, int64
 
 template <class G> void statistics(const CrossEntropyArgs& a, int64_t r) {
   const G* logits = a.logits.row<G>(r);
-  const int64_t pieces = a.statistics.rows / 3, lanes = a.lanes / pieces, width = a.logits.cols / pieces;
+  const int64_t each = a.numbers, pieces = a.statistics.rows / each, lanes = a.lanes / pieces,
+                width = a.logits.cols / pieces;
   for (int64_t p = 0; p < pieces; ++p) {
     Softmax<G> of{};
     G target = 0;
@@ -98,10 +102,17 @@ template <class G> void statistics(const CrossEntropyArgs& a, int64_t r) {
       of = joined<G>(lanes, [&](int64_t l) { return lane_of(a, logits, p * lanes + l); });
       target = target_of(a, logits, r, p * width, (p + 1) * width);
     }
-    a.statistics.row<G>(3 * p)[r] = of.top;
-    a.statistics.row<G>(3 * p + 1)[r] = of.sum;
-    a.statistics.row<G>(3 * p + 2)[r] = target;
+    a.statistics.row<G>(each * p)[r] = of.top;
+    a.statistics.row<G>(each * p + 1)[r] = of.sum;
+    a.statistics.row<G>(each * p + 2)[r] = target;
+    if (a.smooth) a.statistics.row<G>(each * p + 3)[r] = of.logits;
   }
+}
+
+// What the softmax is compared with: the target's logit, or the mean of logits by their shares.
+template <class G> double expected_logit(const CrossEntropyArgs& a, const Softmax<G>& all, G target_logit) {
+  const auto target = static_cast<double>(target_logit);
+  return a.smooth ? a.target_share * target + a.column_share * static_cast<double>(all.logits) : target;
 }
 
 template <class T, class G> void finish(const CrossEntropyArgs& a, int64_t r, const Softmax<G>& all, G target_logit) {
@@ -110,10 +121,11 @@ template <class T, class G> void finish(const CrossEntropyArgs& a, int64_t r, co
   const int64_t n = a.columns, target = a.targets[r] - a.first_column;
   const bool capped = a.softcap > 0, here = target >= 0 && target < n;
   const Cap<G> cap(capped ? a.softcap : 1);
+  const G share = static_cast<G>(a.column_share), share_of_target = static_cast<G>(a.target_share + a.column_share);
   const G top = all.top, scale = G(1) / all.sum, of_loss = static_cast<G>(a.loss_scale),
           of_target = capped && here ? cap.slope(logits[target]) * of_loss : of_loss;
   a.losses[r] =
-      __builtin_log(static_cast<double>(all.sum)) + (static_cast<double>(top) - static_cast<double>(target_logit));
+      __builtin_log(static_cast<double>(all.sum)) + (static_cast<double>(top) - expected_logit(a, all, target_logit));
   if (!out) return;
   over_strips<T>(n, [&](int64_t c0, int64_t m) {
     StripOut<T> strip_out(out + c0, m);
@@ -122,17 +134,19 @@ template <class T, class G> void finish(const CrossEntropyArgs& a, int64_t r, co
 #pragma omp simd
       for (int64_t c = 0; c < m; ++c) {
         const G t = capped_tanh(in[c] * cap.inverse);
-        strip_out.put(c, static_cast<compute_t<T>>(exp_of(cap.c * t - top) * scale * ((G(1) - t * t) * of_loss)));
+        strip_out.put(
+            c, static_cast<compute_t<T>>((exp_of(cap.c * t - top) * scale - share) * ((G(1) - t * t) * of_loss)));
       }
     } else {
 #pragma omp simd
       for (int64_t c = 0; c < m; ++c)
-        strip_out.put(c, static_cast<compute_t<T>>(exp_of(in[c] - top) * scale * of_loss));
+        strip_out.put(c, static_cast<compute_t<T>>((exp_of(in[c] - top) * scale - share) * of_loss));
     }
     strip_out.finish();
   });
   for (int64_t c = n; c < a.dlogits.cols; ++c) store(&out[c], static_cast<compute_t<T>>(0));
-  if (here) store(&out[target], static_cast<compute_t<T>>((exp_of(target_logit - top) * scale - G(1)) * of_target));
+  if (here)
+    store(&out[target], static_cast<compute_t<T>>((exp_of(target_logit - top) * scale - share_of_target) * of_target));
 }
 
 template <class G> void cap_row(const CrossEntropyArgs& a, int64_t r) {
@@ -155,12 +169,13 @@ template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {
     return finish<T>(a, r, joined<G>(a.lanes, [&](int64_t l) { return lane_of(a, logits, l); }),
                      seen(a, logits[a.targets[r]]));
   }
-  const int64_t pieces = a.all_statistics.rows / 3;
+  const int64_t each = a.numbers, pieces = a.all_statistics.rows / each;
   const auto all = joined<G>(pieces, [&](int64_t p) {
-    return Softmax<G>{a.all_statistics.row<G>(3 * p)[r], a.all_statistics.row<G>(3 * p + 1)[r]};
+    return Softmax<G>{a.all_statistics.row<G>(each * p)[r], a.all_statistics.row<G>(each * p + 1)[r],
+                      a.smooth ? a.all_statistics.row<G>(each * p + 3)[r] : G(0)};
   });
   G target = a.all_statistics.row<G>(2)[r];  // at most one piece has the target; the others are 0
-  for (int64_t p = 1; p < pieces; ++p) target += a.all_statistics.row<G>(3 * p + 2)[r];
+  for (int64_t p = 1; p < pieces; ++p) target += a.all_statistics.row<G>(each * p + 2)[r];
   finish<T>(a, r, all, target);
 }
 

@@ -52,6 +52,7 @@ nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, cons
     if (f.name == "group" && decided.groups.empty()) continue;
     if (f.name == "layer-decay" && decided.layer_decay == 1) continue;
     if (f.name == "ema" && decided.ema == 0) continue;
+    if (f.name == "label-smoothing" && decided.label_smoothing == 0) continue;
     if (f.has(base::FieldTrait::identity) || optimizer.reads(f.name)) out[plan::key_of(f)] = value_of(f);
   }
   if (optimizer.name != plan::default_optimizer) out["optimizer"] = optimizer.name;

@@ -114,6 +114,7 @@ void Trainer::load(std::int64_t completed, const plan::Action& action) {
   }
   step->gate_records = results_->gate_records();
   step->loss_scale = loss_factor();
+  step->label_smoothing = r_.plan.label_smoothing;
   tensor::copy(*r_.compute, step->micro.counted_there, results_->targets_of(action.place));
 }
 

@@ -138,7 +138,8 @@ struct Step {
   // i64 on the device, a row for each layer with experts in the whole model (kernels/gate_record). Training adds what
   // its gates did. Empty: not wanted, or another tensor-parallel rank records it.
   base::View gate_records = {};
-  double loss_scale = 1;  // factor of the gradients of all losses; losses themselves are not scaled
+  double loss_scale = 1;       // factor of the gradients of all losses; losses themselves are not scaled
+  double label_smoothing = 0;  // of the loss in training (kernels/cross_entropy); an evaluation has none
   // Where recomputed layers have their inputs that are not in memory, and which slot and chunk this micro-batch has.
   OffloadedInputs* inputs = nullptr;  // null: all are in memory
   int chunk = 0, slot = 0;

@@ -60,7 +60,9 @@ struct HeadBlock::Pushed {
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, const Leases& leases, std::int64_t n)
       : step_(step), table_(leases.table), widths_(model, step.collectives->ranks()), vocabulary_(model.vocabulary),
-        softcap_(model.logit_softcap), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
+        softcap_(model.logit_softcap), smoothing_(step.pass == plan::Pass::train ? step.label_smoothing : 0),
+        numbers_(widths_.partials * plan::loss_statistics(shape_of(step), step.pass)), n_(n),
+        chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
         losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
         logits_(step.exec.scratch().allocate(accumulation(), {std::min(n, chunk_), widths_.vocabulary})),
         narrow_(step.pass == plan::Pass::train && base::is_narrow(step.dtype)
@@ -68,7 +70,7 @@ struct HeadBlock::Loss {
                     : base::View{}),
         statistics_(step.collectives->ranks() == 1
                         ? base::View{}
-                        : step.exec.scratch().allocate(accumulation(), {widths_.partials * 3 * logits_.rows()})),
+                        : step.exec.scratch().allocate(accumulation(), {numbers_ * logits_.rows()})),
         of_all_(step.collectives->ranks() == 1
                     ? base::View{}
                     : step.exec.scratch().allocate(accumulation(), {step.collectives->ranks() * statistics_.count()})),
@@ -100,11 +102,12 @@ struct HeadBlock::Loss {
                                                 .losses = losses,
                                                 .dlogits = gradient,
                                                 .loss_scale = step_.loss_scale,
-                                                .softcap = softcap_});
+                                                .softcap = softcap_,
+                                                .label_smoothing = smoothing_});
       return gradient;
     }
     const auto column = step_.collectives->rank() * widths_.vocabulary;
-    const auto mine = statistics_.elements(0, widths_.partials * 3 * c),
+    const auto mine = statistics_.elements(0, numbers_ * c),
                all = of_all_.elements(0, step_.collectives->ranks() * mine.count());
     kernels::cross_entropy_statistics(step_.exec, {.logits = logits,
                                                    .targets = targets,
@@ -113,7 +116,8 @@ struct HeadBlock::Loss {
                                                    .vocabulary = vocabulary_,
                                                    .lanes = widths_.lanes,
                                                    .statistics = mine,
-                                                   .softcap = softcap_});
+                                                   .softcap = softcap_,
+                                                   .label_smoothing = smoothing_});
     step_.collectives->gather(mine, all);
     kernels::cross_entropy_finish(step_.exec, {.logits = logits,
                                                .targets = targets,
@@ -124,7 +128,8 @@ struct HeadBlock::Loss {
                                                .losses = losses,
                                                .dlogits = gradient,
                                                .loss_scale = step_.loss_scale,
-                                               .softcap = softcap_});
+                                               .softcap = softcap_,
+                                               .label_smoothing = smoothing_});
     return gradient;
   }
   // Writes the sum over the rows of a chunk's gradient to d_bias; from the second chunk on it is added.
@@ -154,7 +159,8 @@ struct HeadBlock::Loss {
   base::View table_;
   plan::Widths widths_;
   std::int64_t vocabulary_;
-  double softcap_;
+  double softcap_, smoothing_;
+  std::int64_t numbers_;  // statistics of a token on this rank
   std::int64_t n_, chunk_;
   base::View losses_, logits_, narrow_, statistics_, of_all_, bias_, ones_;
 };

@@ -44,7 +44,8 @@ inline plan::MicroShape shape_of(const Step& step) {
            .weight_gradients = step.weight_gradients,
            .experts = step.experts->share(),
            .dispatch_tokens = step.experts->tokens(),
-           .expert_capacity_buffer = step.experts->buffer()}};
+           .expert_capacity_buffer = step.experts->buffer(),
+           .label_smoothing = step.label_smoothing > 0}};
 }
 
 // All rows of a tensor of which this rank has its own rows. With sequence parallelism they are gathered in scratch of

@@ -140,6 +140,9 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v.is({T::free_on_resume, T::later_in_plans});
   v("ema", c.ema, "Optimizer", "keep a moving average of the weights, decay X such as 0.999; 0: none", {0, 0.9999999});
   v.is({T::identity, T::later_in_plans});
+  v("label-smoothing", c.label_smoothing, "Optimizer",
+    "share of each target that is spread evenly over the vocabulary, in training alone; usual: 0.1", {0, 0.9999999});
+  v.is({T::identity, T::later_in_plans});
   v("master", c.master, "Optimizer", "masters of bf16 weights: f32 or remainder",
     base::Choices<MasterFormat>{{"f32", MasterFormat::f32}, {"remainder", MasterFormat::remainder}});
   v.is({T::free_on_resume, T::later_in_plans});

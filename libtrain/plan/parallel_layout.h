@@ -52,7 +52,8 @@ struct ParallelLayout {
   // reduce at once; of_a_node: as above.
   int reduction_ranks_per_node = 1;
   static constexpr int of_a_node = -1;
-  double ema = 0;  // decay of a moving average of the weights; 0: there is none
+  double ema = 0;              // decay of a moving average of the weights; 0: there is none
+  double label_smoothing = 0;  // share of each target that all tokens get alike; 0: none
 };
 
 // Names, help texts with units, and ranges.

@@ -108,7 +108,8 @@ struct Plan : ParallelLayout {
              .weight_gradients = apart ? WeightGradients::apart : WeightGradients::with_inputs,
              .experts = experts(),
              .expert_capacity_buffer = expert_capacity_buffer,
-             .attention = attention}};
+             .attention = attention,
+             .label_smoothing = label_smoothing > 0}};
   }
 };
 

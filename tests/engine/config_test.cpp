@@ -119,6 +119,7 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
                                                       "mask-rate",
                                                       "mask-words",
                                                       "ema",
+                                                      "label-smoothing",
                                                       "learning-rate",
                                                       "start-learning-rate",
                                                       "final-learning-rate",
@@ -136,8 +137,8 @@ TEST(Traits, AreThoseOfTheSettingsThatHaveThem) {
   EXPECT_EQ(named(base::FieldTrait::later_in_plans),
             (Names{"tensor-parallel", "sequence-parallel", "expert-parallel", "expert-ranks-per-node",
                    "expert-overlap-chunks", "expert-capacity-buffer", "pipeline-parallel", "virtual-stages",
-                   "partition", "optimizer", "moment-dtype", "ema", "master", "gradient-sums", "offload",
-                   "accumulation-order", "zero-group", "reduction-ranks-per-node"}));
+                   "partition", "optimizer", "moment-dtype", "ema", "label-smoothing", "master", "gradient-sums",
+                   "offload", "accumulation-order", "zero-group", "reduction-ranks-per-node"}));
   EXPECT_EQ(named(base::FieldTrait::divides_ranks),
             (Names{"tensor-parallel", "expert-parallel", "expert-ranks-per-node", "pipeline-parallel", "zero-group",
                    "reduction-ranks-per-node"}));

@@ -31,7 +31,7 @@ ParallelLayout layout_of(const Choice& c) {
 }
 
 // Eight heads on four key-value heads, and four lanes. A step has five micro-batches of 256 tokens, or with dropout
-// three local accumulation groups of two. Both leave the last accumulation step uneven.
+// three local accumulation groups of two. Both leave the last accumulation step uneven. A Llama's labels are smoothed.
 engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std::string& output) {
   auto c = runs.config(output);
   c.model = runs.model(fmt::format("tensor-{}-{}", dropout, llama),
@@ -47,6 +47,7 @@ engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std:
   c.global_batch = dropout ? 24 : 20;
   c.local_accumulation = dropout ? 2 : 1;
   c.document_mask = llama ? "on" : "off";
+  c.label_smoothing = llama ? 0.1 : 0;
   c.validate_every = c.steps;
   c.validation_sequences = 8;
   return c;

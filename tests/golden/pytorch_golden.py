@@ -355,7 +355,7 @@ def run(c, run_, dtype):
                 targets = w[:-1]
                 tokens, weights = hide(targets, run_["seed"], step * run_["batch"] + s, c["vocabulary"] - 1)
             logits = forward(c, p, tokens, start, positions)
-            nll = torch.nn.functional.cross_entropy(logits, torch.tensor(targets), reduction="none")
+            nll = torch.nn.functional.cross_entropy(logits, torch.tensor(targets), reduction="none", label_smoothing=run_.get("label_smoothing", 0.0))
             total = total + (nll * torch.tensor(weights).to(dtype)).sum()
             count += int(weights.sum())
         loss = total / count
@@ -384,6 +384,7 @@ BOTH_WAYS = dict(BERT, causal=False)
 SANDWICH = dict(LLAMA, norm_position="sandwich", norm_offset=1, embedding_scale=math.sqrt(32), logit_softcap=0.5, activation="geglu_tanh", tied=True)
 INSIDE_POST = dict(LLAMA, norm_position="inside_post", activation="geglu_erf")
 PARALLEL = dict(GPT, positions="rotary", parallel_residual=True, activation="relu_squared", tied=False)
+SMOOTH = dict(SETTING, label_smoothing=0.1)
 RELU = dict(GPT, activation="relu", position_offset=2)
 # Layers after one another have other blocks, heads others yet; the last block of a sequence is not a whole one.
 LONG, LONG_LLAMA, SPAN = dict(SETTING, batch=2, sequence=88), dict(SETTING, batch=2, sequence=75), {"context": 88}
@@ -435,6 +436,8 @@ if __name__ == "__main__":
     make(where, "inside-post", dict(COMMON, **INSIDE_POST))
     make(where, "parallel", dict(COMMON, **PARALLEL))
     make(where, "relu", dict(COMMON, **RELU))
+    make(where, "smooth-llama", dict(COMMON, **LLAMA, logit_softcap=0.5), SMOOTH)
+    make(where, "smooth-masked", dict(COMMON, **BOTH_WAYS), SMOOTH)
     make(where, "masked", dict(COMMON, **BOTH_WAYS))
     make(where, "masked-documents", dict(COMMON, **dict(BOTH_WAYS, document_mask=True)))
     make(where, "sparse-bert", dict(COMMON, **BOTH_WAYS, attention=DRAWN) | SPAN, LONG)

@@ -12,10 +12,12 @@ constexpr std::int64_t tokens = 9;
 
 struct Sizes {
   std::int64_t vocabulary, stored;
-  double softcap = 0;
+  double softcap = 0, smoothing = 0;
+  std::int64_t numbers() const { return smoothing > 0 ? 4 : 3; }
 };
-// Slices that end inside the vocabulary, slices that lie behind it, a single column, capped logits.
-const Sizes all_sizes[] = {{101, 128}, {257, 384}, {384, 384}, {1, 128}, {257, 384, 20}};
+// Slices that end inside the vocabulary, slices that lie behind it, a single column, capped logits, smoothed labels.
+const Sizes all_sizes[] = {{101, 128},     {257, 384},         {384, 384},       {1, 128},
+                           {257, 384, 20}, {257, 384, 0, 0.1}, {1, 128, 0, 0.5}, {101, 384, 20, 0.3}};
 
 struct Problem {
   Sizes sizes;
@@ -47,7 +49,8 @@ std::vector<MatrixBuffer> whole(tensor::Exec& exec, DType t, Sizes s, std::int64
                                       .lanes = lanes,
                                       .losses = losses.view().reshaped({tokens}),
                                       .dlogits = d.view(),
-                                      .softcap = s.softcap});
+                                      .softcap = s.softcap,
+                                      .label_smoothing = s.smoothing});
   return {d, losses};
 }
 
@@ -60,7 +63,7 @@ std::vector<MatrixBuffer> cut(tensor::Exec& exec, DType t, Sizes s, std::int64_t
   const auto width = s.stored / ranks, own = lanes / ranks,
              pieces = std::has_single_bit(static_cast<std::uint64_t>(lanes)) ? std::int64_t{1} : own;
   MatrixBuffer d(t, tokens, s.stored, 1), losses(DType::f64, ranks, tokens),
-      statistics(p.logits.dtype, ranks, pieces * 3 * tokens);
+      statistics(p.logits.dtype, ranks, pieces * s.numbers() * tokens);
   for (std::int64_t r = 0; r < ranks; ++r)
     kernels::cross_entropy_statistics(exec, {.logits = p.logits.view().columns(r * width, width),
                                              .targets = p.vt(),
@@ -69,7 +72,8 @@ std::vector<MatrixBuffer> cut(tensor::Exec& exec, DType t, Sizes s, std::int64_t
                                              .vocabulary = s.vocabulary,
                                              .lanes = own,
                                              .statistics = statistics.view().row_range(r, 1),
-                                             .softcap = s.softcap});
+                                             .softcap = s.softcap,
+                                             .label_smoothing = s.smoothing});
   for (std::int64_t r = 0; r < ranks; ++r) {
     const auto logits = p.logits.view().columns(r * width, width);
     kernels::cross_entropy_finish(exec,
@@ -83,7 +87,8 @@ std::vector<MatrixBuffer> cut(tensor::Exec& exec, DType t, Sizes s, std::int64_t
                                    .dlogits = gradient == Gradient::none       ? base::View{}
                                               : gradient == Gradient::in_place ? logits
                                                                                : d.view().columns(r * width, width),
-                                   .softcap = s.softcap});
+                                   .softcap = s.softcap,
+                                   .label_smoothing = s.smoothing});
   }
   if (gradient == Gradient::in_place)
     for (std::int64_t r = 0; r < tokens; ++r)
@@ -134,16 +139,23 @@ TEST(CrossEntropyCut, GivesTheBitsOfOneRank) {
                 continue;
               }
               const auto target = p.targets[static_cast<std::size_t>(r)];
-              double top = logit(r, 0), sum = 0;
+              double top = logit(r, 0), sum = 0, mean = 0, largest = 0;
               for (std::int64_t c = 0; c < s.vocabulary; ++c) top = std::max(top, logit(r, c));
               for (std::int64_t c = 0; c < s.vocabulary; ++c) sum += std::exp(logit(r, c) - top);
-              ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - logit(r, target)), 1 + s.softcap))
+              for (std::int64_t c = 0; c < s.vocabulary; ++c) {
+                mean += logit(r, c) / static_cast<double>(s.vocabulary);
+                largest = std::max(largest, std::abs(logit(r, c)));
+              }
+              const double expected = (1 - s.smoothing) * logit(r, target) + s.smoothing * mean;
+              ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - expected),
+                               1 + s.softcap + s.smoothing * largest))
                   << "loss " << r;
               for (std::int64_t c = 0; c < s.stored; ++c) {
                 if (c >= s.vocabulary) ASSERT_EQ(out[0](r, c), 0) << "padding";
                 else
                   ASSERT_TRUE(near(t, out[0](r, c),
-                                   (std::exp(logit(r, c) - top) / sum - (c == target)) *
+                                   (std::exp(logit(r, c) - top) / sum - (1 - s.smoothing) * (c == target) -
+                                    s.smoothing / static_cast<double>(s.vocabulary)) *
                                        (s.softcap > 0 ? 1 - tanh_of(r, c) * tanh_of(r, c) : 1),
                                    1))
                       << r << "," << c;
@@ -154,13 +166,13 @@ TEST(CrossEntropyCut, GivesTheBitsOfOneRank) {
 }
 
 // Compares what a rank sends to others with the definition.
-TEST(CrossEntropyCut, StatisticsAreThoseOfTheSlice) {
-  const Sizes s{257, 384};
+void compare_statistics(const Sizes& s) {
+  const auto numbers = s.numbers();
   for (std::int64_t rank = 0; rank < 4; ++rank)
     sweep(
         [&](tensor::Exec& exec, DType t) {
           Problem p(t, s);
-          MatrixBuffer one(p.logits.dtype, 3, tokens), each(p.logits.dtype, 9, tokens);
+          MatrixBuffer one(p.logits.dtype, numbers, tokens), each(p.logits.dtype, 3 * numbers, tokens);
           const auto slice = p.logits.view().columns(rank * 96, 96);
           kernels::cross_entropy_statistics(exec, {.logits = slice,
                                                    .targets = p.vt(),
@@ -168,29 +180,34 @@ TEST(CrossEntropyCut, StatisticsAreThoseOfTheSlice) {
                                                    .first_column = rank * 96,
                                                    .vocabulary = s.vocabulary,
                                                    .lanes = 3,
-                                                   .statistics = one.view()});
+                                                   .statistics = one.view(),
+                                                   .label_smoothing = s.smoothing});
           kernels::cross_entropy_statistics(exec, {.logits = slice,
                                                    .targets = p.vt(),
                                                    .weights = p.vw(),
                                                    .first_column = rank * 96,
                                                    .vocabulary = s.vocabulary,
                                                    .lanes = 3,
-                                                   .statistics = each.view()});
+                                                   .statistics = each.view(),
+                                                   .label_smoothing = s.smoothing});
           return std::vector{one, each};
         },
         [&](DType t, const std::vector<MatrixBuffer>& out) {
           const Problem p(t, s);
           const auto check = [&](const MatrixBuffer& m, std::int64_t piece, std::int64_t first, std::int64_t end) {
             for (std::int64_t r = 0; r < tokens; ++r) {
-              double top = -1e300, sum = 0, target = 0;
+              double top = -1e300, sum = 0, target = 0, all = 0, magnitude = 0;
               for (auto c = first; c < std::min(end, s.vocabulary) && r != 4; ++c) top = std::max(top, p.logits(r, c));
               for (auto c = first; c < std::min(end, s.vocabulary) && r != 4; ++c) {
                 sum += std::exp(p.logits(r, c) - top);
+                all += p.logits(r, c), magnitude += std::abs(p.logits(r, c));
                 if (c == p.targets[static_cast<std::size_t>(r)]) target = p.logits(r, c);
               }
-              ASSERT_EQ(m(3 * piece, r), sum == 0 ? 0 : top) << rank << " token " << r;
-              ASSERT_TRUE(near(m.dtype, m(3 * piece + 1, r), sum, sum)) << rank << " token " << r;
-              ASSERT_EQ(m(3 * piece + 2, r), target) << rank << " token " << r;
+              ASSERT_EQ(m(numbers * piece, r), sum == 0 ? 0 : top) << rank << " token " << r;
+              ASSERT_TRUE(near(m.dtype, m(numbers * piece + 1, r), sum, sum)) << rank << " token " << r;
+              ASSERT_EQ(m(numbers * piece + 2, r), target) << rank << " token " << r;
+              if (numbers == 3) continue;
+              ASSERT_TRUE(near(m.dtype, m(numbers * piece + 3, r), all, magnitude)) << rank << " token " << r;
             }
           };
           check(out[0], 0, rank * 96, rank * 96 + 96);
@@ -198,6 +215,8 @@ TEST(CrossEntropyCut, StatisticsAreThoseOfTheSlice) {
             check(out[1], piece, rank * 96 + piece * 32, rank * 96 + piece * 32 + 32);
         });
 }
+TEST(CrossEntropyCut, StatisticsAreThoseOfTheSlice) { compare_statistics({257, 384}); }
+TEST(CrossEntropyCut, StatisticsForSmoothingHaveTheSumOfTheSlice) { compare_statistics({257, 384, 0, 0.1}); }
 
 TEST(CrossEntropyCut, ANanLogitShowsInTheLossOfEveryRank) {
   for (std::int64_t place : {0, 63, 64, 100}) {

@@ -20,7 +20,7 @@ struct Problem {
       for (std::int64_t c = 0; c < vocabulary && r != 4; ++c)
         logits.set(r, c, 4 * values(r, c) * (r == 5 ? 2500 : 1) + (r == 6 ? 1e4 : r == 7 ? -1e4 : 0));
   }
-  void run(tensor::Exec& exec, base::View dlogits, double loss_scale = 1, double softcap = 0) {
+  void run(tensor::Exec& exec, base::View dlogits, double loss_scale = 1, double softcap = 0, double smoothing = 0) {
     kernels::cross_entropy_chunk(exec, {.logits = logits.view(),
                                         .targets = base::View::of(targets.data(), {tokens}),
                                         .weights = base::View::of(weights.data(), {tokens}),
@@ -28,28 +28,29 @@ struct Problem {
                                         .losses = base::View::of(losses.data(), {tokens}),
                                         .dlogits = dlogits,
                                         .loss_scale = loss_scale,
-                                        .softcap = softcap});
+                                        .softcap = softcap,
+                                        .label_smoothing = smoothing});
   }
 };
 
-// A cap of 0 is none.
-void losses_and_gradients(double softcap) {
+// A cap of 0 is none, and so is a smoothing of 0.
+void losses_and_gradients(double softcap, double smoothing) {
   sweep(
-      [softcap](tensor::Exec& exec, DType t) {
+      [=](tensor::Exec& exec, DType t) {
         Problem p(t), evaluation(t), shared(t);
         MatrixBuffer d(t, tokens, stored, 1), losses(DType::f64, 1, tokens);
-        p.run(exec, d.view(), 1, softcap);
-        evaluation.run(exec, {}, 1, softcap);
+        p.run(exec, d.view(), 1, softcap, smoothing);
+        evaluation.run(exec, {}, 1, softcap, smoothing);
         EXPECT_EQ(p.losses, evaluation.losses);
         if (!base::is_narrow(t)) {
-          shared.run(exec, shared.logits.view(), 1, softcap);
+          shared.run(exec, shared.logits.view(), 1, softcap, smoothing);
           for (std::int64_t r = 0; r < tokens; ++r)
             for (std::int64_t c = 0; c < stored; ++c) EXPECT_EQ(shared.logits(r, c), d(r, c)) << "in place";
         }
         for (std::int64_t r = 0; r < tokens; ++r) losses.set(0, r, p.losses[static_cast<std::size_t>(r)]);
         return std::vector{d, losses};
       },
-      [softcap](DType t, const std::vector<MatrixBuffer>& out) {
+      [=](DType t, const std::vector<MatrixBuffer>& out) {
         const Problem p(t);
         const auto logit = [&](std::int64_t r, std::int64_t c) {
           return softcap > 0 ? softcap * std::tanh(p.logits(r, c) / softcap) : p.logits(r, c);
@@ -65,25 +66,91 @@ void losses_and_gradients(double softcap) {
             for (std::int64_t c = 0; c < stored; ++c) ASSERT_EQ(out[0](r, c), 0) << "masked";
             continue;
           }
-          double top = logit(r, 0), sum = 0;
+          double top = logit(r, 0), sum = 0, mean = 0, largest = 0;
           for (std::int64_t c = 0; c < vocabulary; ++c) top = std::max(top, logit(r, c));
           for (std::int64_t c = 0; c < vocabulary; ++c) sum += std::exp(logit(r, c) - top);
-          ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - logit(r, target)), 1 + softcap))
+          for (std::int64_t c = 0; c < vocabulary; ++c) {
+            mean += logit(r, c) / static_cast<double>(vocabulary);
+            largest = std::max(largest, std::abs(logit(r, c)));
+          }
+          const double expected = (1 - smoothing) * logit(r, target) + smoothing * mean;
+          ASSERT_TRUE(
+              near(accumulation(t), out[1](0, r), std::log(sum) + (top - expected), 1 + softcap + smoothing * largest))
               << "loss " << r;
           for (std::int64_t c = 0; c < stored; ++c) {
             if (c >= vocabulary) ASSERT_EQ(out[0](r, c), 0) << "padding";
             else
-              ASSERT_TRUE(near(t, out[0](r, c), (std::exp(logit(r, c) - top) / sum - (c == target)) * slope(r, c), 1))
+              ASSERT_TRUE(near(t, out[0](r, c),
+                               (std::exp(logit(r, c) - top) / sum - (1 - smoothing) * (c == target) -
+                                smoothing / static_cast<double>(vocabulary)) *
+                                   slope(r, c),
+                               1))
                   << r << "," << c;
           }
         }
       });
 }
 
-TEST(CrossEntropy, LossesAndGradients) { losses_and_gradients(0); }
+TEST(CrossEntropy, LossesAndGradients) { losses_and_gradients(0, 0); }
 TEST(CrossEntropy, CappedLosses) {
-  losses_and_gradients(30);
-  losses_and_gradients(1.5);
+  losses_and_gradients(30, 0);
+  losses_and_gradients(1.5, 0);
+}
+TEST(CrossEntropy, SmoothedLosses) {
+  losses_and_gradients(0, 0.1);
+  losses_and_gradients(0, 0.9);
+  losses_and_gradients(1.5, 0.3);
+}
+
+// Odd widths, and lanes that end inside the vocabulary or behind it: the gradient of each logit is the slope of the
+// loss, and a column that rounds the vocabulary up has none.
+TEST(CrossEntropy, TheGradientOfASmoothedLossIsItsSlope) {
+  struct Width {
+    std::int64_t columns, stored, lanes;
+  };
+  on_every_path([] {
+    for (const auto& [columns, stored, lanes] :
+         {Width{1, 16, 1}, Width{2, 16, 4}, Width{17, 48, 3}, Width{101, 128, 8}})
+      for (const double softcap : {0.0, 2.0}) {
+        Bench bench(1);
+        MatrixBuffer logits(DType::f64, 1, stored), d(DType::f64, 1, stored);
+        logits.fill(2);
+        auto target = static_cast<std::int32_t>(columns / 2);
+        std::uint8_t weight = 1;
+        const auto loss = [&, columns = columns, lanes = lanes](base::View dlogits) {
+          double value = 0;
+          kernels::cross_entropy_chunk(*bench, {.logits = logits.view(),
+                                                .targets = base::View::of(&target, {1}),
+                                                .weights = base::View::of(&weight, {1}),
+                                                .vocabulary = columns,
+                                                .lanes = lanes,
+                                                .losses = base::View::of(&value, {1}),
+                                                .dlogits = dlogits,
+                                                .softcap = softcap,
+                                                .label_smoothing = 0.2});
+          return value;
+        };
+        loss(d.view());
+        for (std::int64_t c = 0; c < stored; ++c) {
+          const double x = logits(0, c), h = 1e-4;
+          const auto at = [&](double step) {
+            logits.set(0, c, x + step);
+            return loss({});
+          };
+          const double slope = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+          logits.set(0, c, x);
+          ASSERT_NEAR(d(0, c), slope, 1e-10) << c << " of " << columns << ", cap " << softcap;
+        }
+      }
+  });
+}
+
+TEST(CrossEntropy, RefusesASmoothingThatIsNoShare) {
+  for (const double bad : {-0.1, 1.0, std::nan("")}) {
+    Bench bench(1);
+    Problem p(DType::f32);
+    EXPECT_THROW(p.run(*bench, {}, 1, 0, bad), std::logic_error) << bad;
+  }
 }
 
 // The relative error of a capped logit is small, too, wherever the logit is.

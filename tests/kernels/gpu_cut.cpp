@@ -18,11 +18,12 @@ namespace {
 struct Vocabulary {
   std::int64_t columns, stored, lanes;
   std::vector<std::int64_t> ranks;
-  double softcap = 0;
+  double softcap = 0, smoothing = 0;
 };
 TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
   const std::vector<Vocabulary> cuts{
-      {257, 384, 1, {1}}, {257, 384, 4, {1, 2, 4}}, {41, 48, 16, {4}}, {41, 48, 6, {2}}, {257, 384, 4, {2, 4}, 30}};
+      {257, 384, 1, {1}},        {257, 384, 4, {1, 2, 4}},      {41, 48, 16, {4}},          {41, 48, 6, {2}},
+      {257, 384, 4, {2, 4}, 30}, {257, 384, 4, {2, 4}, 0, 0.1}, {41, 48, 6, {1, 2}, 5, 0.3}};
   for (const auto& s : cuts)
     compare(
         [s](Place& place, DType t) {
@@ -43,12 +44,13 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
                                                       .losses = place(losses),
                                                       .dlogits = place(dlogits),
                                                       .loss_scale = 4,
-                                                      .softcap = s.softcap});
+                                                      .softcap = s.softcap,
+                                                      .label_smoothing = s.smoothing});
           std::vector<std::unique_ptr<MatrixBuffer>> results, kept;  // a Place needs them at fixed addresses
           for (auto ranks : s.ranks) {
             const auto width = s.stored / ranks, own = s.lanes / ranks,
                        pieces = (s.lanes & (s.lanes - 1)) == 0 ? std::int64_t{1} : own;
-            kept.push_back(std::make_unique<MatrixBuffer>(g, ranks, pieces * 3 * n));
+            kept.push_back(std::make_unique<MatrixBuffer>(g, ranks, pieces * (s.smoothing > 0 ? 4 : 3) * n));
             const auto vs = place(*kept.back());
             auto& d = *results.emplace_back(std::make_unique<MatrixBuffer>(t, n, s.stored, 8));
             auto& l = *results.emplace_back(std::make_unique<MatrixBuffer>(DType::f64, ranks, n));
@@ -61,7 +63,8 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
                                                                .vocabulary = s.columns,
                                                                .lanes = own,
                                                                .statistics = vs.row_range(r, 1),
-                                                               .softcap = s.softcap});
+                                                               .softcap = s.softcap,
+                                                               .label_smoothing = s.smoothing});
             for (std::int64_t r = 0; r < ranks; ++r)
               kernels::cross_entropy_finish(place.exec(), {.logits = vl.columns(r * width, width),
                                                            .targets = vt,
@@ -72,7 +75,8 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
                                                            .losses = vo.row_range(r, 1).reshaped({n}),
                                                            .dlogits = vd.columns(r * width, width),
                                                            .loss_scale = 4,
-                                                           .softcap = s.softcap});
+                                                           .softcap = s.softcap,
+                                                           .label_smoothing = s.smoothing});
           }
           place.fetch();
           for (std::size_t i = 0; i < results.size(); i += 2) {

@@ -318,9 +318,9 @@ TEST(Gpu, Products) {
 
 // Rows with and without whole groups of 16 bytes, and a vocabulary that ends inside a group.
 TEST(Gpu, CrossEntropy) {
-  for (const std::int64_t stored : {768, 769})
+  for (const auto& [stored, smoothing] : {std::pair{768, 0.0}, {769, 0.0}, {768, 0.2}, {769, 0.2}})
     compare(
-        [stored](Place& place, DType t) {
+        [stored = stored, smoothing = smoothing](Place& place, DType t) {
           const std::int64_t n = 6, v = 701;
           const auto g = accumulation(t);
           MatrixBuffer logits(g, n, stored), dlogits(t, n, stored), losses(DType::f64, 1, n), in_place(g, n, stored),
@@ -338,7 +338,8 @@ TEST(Gpu, CrossEntropy) {
                                                       .losses = place(losses),
                                                       .dlogits = place(dlogits),
                                                       .loss_scale = 0.5,
-                                                      .softcap = softcap});
+                                                      .softcap = softcap,
+                                                      .label_smoothing = smoothing});
           kernels::cap_logits(place.exec(), place(capped), 2);
           kernels::cross_entropy_chunk(
               place.exec(), {.logits = vl, .targets = vt, .weights = vw, .vocabulary = v, .losses = place(alone)});
@@ -350,7 +351,8 @@ TEST(Gpu, CrossEntropy) {
                                                         .vocabulary = v,
                                                         .losses = place(again),
                                                         .dlogits = both,
-                                                        .softcap = softcap});
+                                                        .softcap = softcap,
+                                                        .label_smoothing = smoothing});
           }
           place.fetch();
           if (base::is_narrow(t)) return Outputs{capped, dlogits, losses, alone};

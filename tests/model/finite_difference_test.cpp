@@ -88,7 +88,7 @@ void check_parameters(PlainStore& store, const std::vector<plan::Occurrence>& oc
     expect_near(analytic, derivative(*x, objective, [&] { store.publish(); }), scale + 1e-3, where);
 }
 
-void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
+void whole_model(plan::ModelConfig m, plan::Recompute recompute, bool label_smoothing = false) {
   if (emulated()) {
     m.layers = 1, m.hidden = 16, m.heads /= 2, m.kv_heads = std::max<std::int64_t>(1, m.kv_heads / 2), m.ffn = 24;
     m.lanes = std::min(m.lanes, m.kv_heads);
@@ -96,7 +96,9 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
   const Batch batch(windows(m), true);
   PlainStore store(m, DType::f64, 3);
   stir(store);
-  Runner runner(m, {2, 13, DType::f64, 1}, recompute);
+  plan::MicroShape shape{{2, 13}, {DType::f64, 1}};
+  shape.label_smoothing = label_smoothing;
+  Runner runner(m, shape, recompute);
   std::int64_t targets = 0;
   const auto loss = [&] {
     const auto r = runner.train(store, batch);
@@ -115,6 +117,8 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
 
 TEST(FiniteDifferences, Gpt2) { whole_model(with_dropout(small_gpt2()), plan::Recompute::none); }
 TEST(FiniteDifferences, Llama) { whole_model(with_dropout(small_llama()), plan::Recompute::none); }
+TEST(FiniteDifferences, SmoothedLlama) { whole_model(small_llama(), plan::Recompute::none, true); }
+TEST(FiniteDifferences, SmoothedBert) { whole_model(small_bert(), plan::Recompute::none, true); }
 TEST(FiniteDifferences, PostNorm) { whole_model(with_dropout(small_post()), plan::Recompute::none); }
 TEST(FiniteDifferences, PostNormSelective) { whole_model(with_dropout(small_post()), plan::Recompute::selective); }
 TEST(FiniteDifferences, PostNormRecomputed) { whole_model(with_dropout(small_post()), plan::Recompute::layers); }

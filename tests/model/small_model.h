@@ -181,7 +181,8 @@ class Runner {
         activations(tensor::Category::activations, plan::activation_bytes(model, shape_, plan::Pass::train, recompute),
                     test_device()),
         workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape_, plan::Pass::train), test_device()),
-        exec(test_exec(&workspace, shape.threads)), lists(model, shape.sequence, *exec), saved(activations) {}
+        exec(test_exec(&workspace, shape.threads)), lists(model, shape.sequence, *exec), saved(activations),
+        label_smoothing(shape.label_smoothing ? 0.1 : 0) {}
 
   struct Result {
     double loss_sum;
@@ -191,6 +192,7 @@ class Runner {
     store.committed.clear();
     model::Step step{*exec, &store, batch.micro, shape_.dtype, seed, plan::Pass::train, 0, 0};
     step.collectives = collectives, step.gate_records = gate_records, step.lists = &lists;
+    step.label_smoothing = label_smoothing;
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     exec->synchronize();
@@ -200,6 +202,7 @@ class Runner {
   Result evaluate(PlainStore& store, const Batch& batch) {
     model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
     step.collectives = collectives, step.lists = &lists;
+    step.label_smoothing = label_smoothing;  // which an evaluation does not read
     decoder.evaluate(step, saved);
     return {step.loss_sum, step.target_count};
   }
@@ -229,6 +232,7 @@ class Runner {
   std::unique_ptr<tensor::Exec> exec;
   model::AttentionLists lists;
   model::Saved saved;
+  double label_smoothing;
 };
 
 }  // namespace trainyard::test

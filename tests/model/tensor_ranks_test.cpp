@@ -39,6 +39,29 @@ TEST(TensorRanks, SameBitsAndPredictedMemory) {
       }
 }
 
+// Smoothed labels: in pieces of neighbouring lanes, and lane by lane where their number is no power of two. The last of
+// four ranks has no logical row of the vocabulary.
+TEST(TensorRanks, SmoothedLabels) {
+  for (const auto& base : {small_gpt2(), with_dropout(small_sandwich()), small_bert()})
+    for (const std::int64_t lanes : {4, 3})
+      for (const auto dtype : {DType::f32, DType::bf16, DType::f64}) {
+        if (dtype == (lanes == 3 ? DType::bf16 : DType::f64)) continue;
+        auto m = eight_heads(base, lanes);
+        m.layers = 1;
+        if (lanes == 3) m.hidden = 48, m.heads = 6, m.kv_heads = 3;
+        const Batch batch(formula_windows(m.vocabulary, 0, 2, 128, true), true, 40);
+        plan::MicroShape shape{{2, 128}, {dtype, 1}};
+        const auto plain = one_rank(m, shape, batch);
+        shape.label_smoothing = true;
+        const auto want = one_rank(m, shape, batch);
+        EXPECT_NE(want.loss, plain.loss);
+        EXPECT_TRUE(same(want.evaluated, plain.evaluated)) << "an evaluation smooths nothing";
+        for (const int ranks : {2, 3, 4})
+          if (lanes % ranks == 0)
+            expect_same(m, shape, batch, want, {ranks, lanes == 4 && dtype == DType::bf16, plan::Recompute::none});
+      }
+}
+
 TEST(TensorRanks, Small) { small(small_gpt2()); }
 TEST(TensorRanks, SmallBert) { small(small_bert()); }
 TEST(TensorRanks, SmallInsidePost) { small(small_inside_post()); }

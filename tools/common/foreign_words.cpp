@@ -241,7 +241,8 @@ std::string programs_with(const std::string& word) {
       "gathered-layers "
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
       "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "
-      "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype ema master offload "
+      "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype ema label-smoothing "
+      "master offload "
       "gradient-sums accumulation-order ";
   constexpr std::string_view of_train =
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "

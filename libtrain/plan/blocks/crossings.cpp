@@ -44,9 +44,9 @@ Crossings& Crossings::norm_gradients() {
   return *this;
 }
 
-Crossings& Crossings::loss_statistics() {
+Crossings& Crossings::loss_statistics(Pass pass) {
   const auto chunk = head_chunk_tokens(s_.device), last = s_.rows() % chunk;
-  const auto of_a_token = s_.tensor * Widths(m_, s_.tensor).partials * 3;
+  const auto of_a_token = s_.tensor * Widths(m_, s_.tensor).partials * plan::loss_statistics(s_, pass);
   add("all_gather", s_.accumulation(), of_a_token * chunk, s_.rows() / chunk);
   if (last > 0) add("all_gather", s_.accumulation(), of_a_token * last);
   return *this;

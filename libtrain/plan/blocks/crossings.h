@@ -20,8 +20,8 @@ class Crossings {
   Crossings& add_up(std::int64_t width = 0);
   Crossings& merge();                                          // combines the embedding's rows
   Crossings& gather(base::DType type, std::int64_t elements);  // elements of all ranks together
-  Crossings& norm_gradients();   // with sequence parallelism: gathers partial sums over a norm's rows
-  Crossings& loss_statistics();  // for every chunk of the head
+  Crossings& norm_gradients();            // with sequence parallelism: gathers partial sums over a norm's rows
+  Crossings& loss_statistics(Pass pass);  // for every chunk of the head
   std::vector<GroupCall> take() { return std::move(calls_); }
 
  private:

@@ -31,7 +31,8 @@ std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) 
          (bias && base::is_narrow(s.dtype) ? base::aligned(w.vocabulary * wide) : 0) +
          (bias && pass == Pass::train && !has_adapter(m) ? base::aligned(c * s.element_bytes()) : 0) +
          (narrow ? base::aligned(logits * s.element_bytes()) : 0) +
-         (s.tensor > 1 ? cross_entropy_shared_scratch_bytes(c, s.tensor, w.partials, wide) : 0);
+         (s.tensor > 1 ? cross_entropy_shared_scratch_bytes(c, s.tensor, w.partials * loss_statistics(s, pass), wide)
+                       : 0);
 }
 
 // For the rank's rows of hidden states.
@@ -134,7 +135,7 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
 
 std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute) const {
   Crossings calls(m, s);
-  calls.all_rows().loss_statistics();
+  calls.all_rows().loss_statistics(pass);
   if (pass == Pass::train) calls.add_up();
   if (pass == Pass::train && has_final_norm(m)) calls.norm_gradients();
   if (pass == Pass::train && has_masked_head(m)) calls.norm_gradients();

@@ -102,11 +102,11 @@ constexpr std::int64_t norm_shared_scratch_bytes(std::int64_t n, std::int64_t ra
                                                  std::int64_t element_bytes) {
   return norm_scratch_bytes(n, h, element_bytes) + base::aligned(ranks * norm_partial_rows(n) * h * element_bytes);
 }
-// Statistics of c tokens, from this rank and from all ranks that share a vocabulary. A rank has `parts` of them: one,
-// or one for each of its lanes if the number of all lanes is no power of two.
-constexpr std::int64_t cross_entropy_shared_scratch_bytes(std::int64_t c, std::int64_t ranks, std::int64_t parts,
+// Statistics of c tokens, from this rank and from all ranks that share a vocabulary. A rank has `numbers` for each
+// token: loss_statistics, or as many for each of its lanes if the number of all lanes is no power of two.
+constexpr std::int64_t cross_entropy_shared_scratch_bytes(std::int64_t c, std::int64_t ranks, std::int64_t numbers,
                                                           std::int64_t element_bytes) {
-  return base::aligned(parts * 3 * c * element_bytes) + base::aligned(ranks * parts * 3 * c * element_bytes);
+  return base::aligned(numbers * c * element_bytes) + base::aligned(ranks * numbers * c * element_bytes);
 }
 // A table of cosines and sines for each position; `width` channels of a head rotate.
 constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t width) { return base::aligned(n * width * 8); }

@@ -55,6 +55,7 @@ struct RankShare {
   // Rows that a rank sends another rank in a dispatch round of experts; 0: as plan/blocks/expert_rounds.h says.
   std::int64_t expert_capacity_buffer = 0;
   AttentionKernels attention = AttentionKernels::fused;
+  bool label_smoothing = false;  // training smooths labels, so that its loss needs the sum of logits, too
   std::int64_t element_bytes() const { return base::size_of(dtype); }
   // The dtype of sums and statistics: f32, or f64 if everything is f64.
   base::DType accumulation() const { return base::accumulation_of(dtype); }
@@ -71,6 +72,12 @@ struct MicroShape : MicroBatch, RankShare {
   std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
   auto operator<=>(const MicroShape&) const = default;
 };
+
+// Numbers of a token's logits that ranks that share a vocabulary exchange: maximum, sum of exponentials, the target's
+// logit, and for label smoothing the sum of logits (kernels/cross_entropy). An evaluation smooths nothing.
+constexpr std::int64_t loss_statistics(const RankShare& s, Pass pass) {
+  return s.label_smoothing && pass == Pass::train ? 4 : 3;
+}
 
 // The head computes logits for this many tokens at a time, so logits of a whole batch never exist. Part of the
 // numerics, never tuned at run time.
