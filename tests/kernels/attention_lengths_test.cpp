@@ -182,8 +182,10 @@ void same_bits(const Pair& p, const Pair& other) {
 
 // A case in a dtype: near the definition, and with the same bits for 1, 2 and 3 threads.
 void equals_the_definition(const AttentionCase& c, const Tolerance& t) {
+  const auto isa = kernels::active_isa();
+  if (t.t != DType::bf16 && kernels::base_of(isa) != isa) return;  // the kernels of its base
   SCOPED_TRACE(::testing::Message() << c.T << " queries, " << c.key_count() << " keys, " << base::name_of(t.t)
-                                    << (c.biased ? ", biased, " : ", ") << kernels::name_of(kernels::active_isa()));
+                                    << (c.biased ? ", biased, " : ", ") << kernels::name_of(isa));
   Pair p(c, t.t);
   p.run(1);
   near_definition(p, t.of);
@@ -219,12 +221,12 @@ TEST(AttentionLengths, EqualsTheDefinitionOnEveryPath) {
 TEST(AttentionLengths, RandomOnes) {
   std::mt19937_64 random(7);
   const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
-  const int cases = testing::at_night() ? 400 : 40;
+  const int cases = testing::at_night() ? 400 : 24;
   for (int n = 0; n < cases; ++n) {
-    const auto T = 1 + below(200);
-    auto c = pair_of(T, below(4) == 0 ? 0 : 1 + below(200), below(2) == 0);
+    const auto T = 1 + below(140);
+    auto c = pair_of(T, below(4) == 0 ? 0 : 1 + below(140), below(2) == 0);
     c.kv = 1 + below(2), c.heads = c.kv * (1 + below(3)), c.d = 1 + below(24), c.seed = random();
-    c.dropout = below(3) == 0 ? 0.3 : 0, c.documents = below(2) == 0, c.padded = below(2) == 0;
+    c.dropout = below(3) == 0 ? 0.25 : 0, c.documents = below(2) == 0, c.padded = below(2) == 0;
     if (c.keys == 0) {
       c.causal = below(2) == 0, c.window = below(3) == 0 ? 1 + below(static_cast<std::uint64_t>(T)) : 0;
       c.list_heads = below(3) == 0 ? c.heads : 0;

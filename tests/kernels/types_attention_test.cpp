@@ -69,7 +69,8 @@ TEST(OperandTypes, RelativePositions) {
       return kernels::RelativePositions{.borders = borders, .bidirectional = true, .queries = 2, .keys = 3};
     };
     expect_types(
-        "relative_positions_expand", {{"borders", {1, 4}, DType::i32}, lead("table", {8, 3}, t), {"bias", {3, 4}, g}},
+        "relative_positions_expand",
+        {{"borders", {1, 4}, DType::i32}, Operand{"table", {8, 3}, t, same_sums(t), working}, {"bias", {3, 4}, g}},
         [&](auto& e, const auto& v) { kernels::relative_positions_expand(e, of(v[0]), v[1], v[2]); }, Rows::some);
   });
   for (const auto g : accumulated)

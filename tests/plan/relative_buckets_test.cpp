@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 
 namespace trainyard::test {
 namespace relative_buckets_test {
@@ -58,9 +59,11 @@ TEST(RelativeBuckets, BucketsMayHaveNoDistance) {
 
 TEST(RelativeBuckets, LaterKeysHaveOtherBuckets) {
   const RelativeBuckets both({32, 128, true}), one({32, 128, false});
-  EXPECT_EQ(both.of(0), 0), EXPECT_EQ(both.of(1), 17), EXPECT_EQ(both.of(-1), 1);
-  EXPECT_EQ(both.of(1'000'000'000), 31), EXPECT_EQ(both.of(-1'000'000'000), 15);
-  EXPECT_EQ(one.of(1), 0), EXPECT_EQ(one.of(1'000'000'000), 0), EXPECT_EQ(one.of(-1'000'000'000), 31);
+  for (const auto& [distance, of_both, of_one] :
+       {std::tuple{0, 0, 0}, {1, 17, 0}, {-1, 1, 1}, {1'000'000'000, 31, 0}, {-1'000'000'000, 15, 31}}) {
+    EXPECT_EQ(both.of(distance), of_both) << distance;
+    EXPECT_EQ(one.of(distance), of_one) << distance;
+  }
 }
 
 TEST(RelativeBuckets, KnowsWhichRulesHaveAValue) {
