@@ -239,6 +239,23 @@ TEST(AttentionLengths, RandomOnes) {
   }
 }
 
+// A distance has pairs in many tiles of keys, which threads compute side by side. Their sums differ by more than a
+// rounding, so another order has other bits.
+TEST(AttentionLengths, TilesOfKeysAddUpInOrder) {
+  for (const bool causal : {false, true}) {
+    auto c = pair_of(600, causal ? 0 : 550, true);
+    c.causal = causal, c.heads = 2, c.d = 4;
+    Pair p(c, DType::f32);
+    p.run(1);
+    near_definition(p, 1e-4);
+    for (int run = 0; run < 4 && !HasFatalFailure(); ++run) {
+      Pair other(c, DType::f32);
+      other.run(2 + run % 3);
+      same_bits(p, other);
+    }
+  }
+}
+
 // A decoder's own attention: causal, with documents, a window, lists and a cap.
 TEST(AttentionLengths, ABiasGoesWithWhatAQuerySees) {
   on_every_path([] {
