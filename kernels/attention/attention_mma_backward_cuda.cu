@@ -134,8 +134,8 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
   float dk[1][D / 8][4], dv[1][D / 8][4];
   clear(dk), clear(dv);
   if (S == Sees::earlier || tiles.there()) {
-    fetch_tile<D>(a.keys, a.k, p.key_row0, j0, kv_head * D, shared.keys);
-    fetch_tile<D>(a.keys, a.v, p.key_row0, j0, kv_head * D, shared.values);
+    fetch_tile<D>(a.keys, a.k, key_row(a, p), j0, kv_head * D, shared.keys);
+    fetch_tile<D>(a.keys, a.v, key_row(a, p), j0, kv_head * D, shared.values);
     fetch(tiles.now(), 0);
   }
   const float scale = static_cast<float>(a.scale);
@@ -183,8 +183,8 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
     times_columns<D, 1>(dv, s, douts, p);
     times_columns<D, 1>(dk, dp, queries, p);
   }
-  put_rows<D>({a.dk, p.key_row0, a.keys}, j0 + 16 * p.warp, kv_head * D, dk[0], scale, scale, p);
-  put_rows<D>({a.dv, p.key_row0, a.keys}, j0 + 16 * p.warp, kv_head * D, dv[0], 1.0f, 1.0f, p);
+  put_rows<D>({a.dk, key_row(a, p), a.keys}, j0 + 16 * p.warp, kv_head * D, dk[0], scale, scale, p);
+  put_rows<D>({a.dv, key_row(a, p), a.keys}, j0 + 16 * p.warp, kv_head * D, dv[0], 1.0f, 1.0f, p);
 }
 
 // The same for a warp's 16 queries and a tile of keys; only the gradients of scores are needed.

@@ -14,15 +14,18 @@ template <int D> constexpr int pitch = D + 8;  // 8 more, so that rows fall into
 template <int D> constexpr int tile_elements = tile* pitch<D>;
 
 struct Position {
-  std::int64_t b, h, kv, row0, key_row0;
+  std::int64_t b, h, kv, row0;
   int warp, lane, g, t;  // g, t: as in gpu_mma.h
 };
 __device__ Position position_of(const AttentionArgs& a, std::int64_t h) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t b = blockIdx.z;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  return {b, h, h / (a.heads / a.kv_heads), b * a.sequence, b * a.keys, warp, lane, lane / 4, lane % 4};
+  return {b, h, h / (a.heads / a.kv_heads), b * a.sequence, warp, lane, lane / 4, lane % 4};
 }
+
+// The first row of a sequence's keys. It is computed where it is used, which takes no register in between.
+__device__ __forceinline__ std::int64_t key_row(const AttentionArgs& a, const Position& p) { return p.b * a.keys; }
 
 // Starts the copy of rows [first, first + tile) of one head of a sequence, which has `rows` rows from row0 on. Other
 // rows become zero. Before: first may be below 0.
@@ -42,8 +45,8 @@ template <int D, int W = warps, bool Before = false> __device__ void fetch_tile(
 // The same for the tiles of keys and of values, one behind the other, as one group of copies.
 template <int D, int W = warps, bool Before = false>
 __device__ __forceinline__ void fetch_pair(const AttentionArgs& a, const Position& p, int first, b16* to) {
-  fetch_tile<D, W, Before>(a.keys, a.k, p.key_row0, first, p.kv * D, to);
-  fetch_tile<D, W, Before>(a.keys, a.v, p.key_row0, first, p.kv * D, to + tile_elements<D>);
+  fetch_tile<D, W, Before>(a.keys, a.k, key_row(a, p), first, p.kv * D, to);
+  fetch_tile<D, W, Before>(a.keys, a.v, key_row(a, p), first, p.kv * D, to + tile_elements<D>);
   close_copies();
 }
 
@@ -122,7 +125,7 @@ __device__ __forceinline__ Two kept_scales(const AttentionArgs& a, const Positio
 }
 
 // How products become powers of 2. With a cap, the powers are power tanh(inner product), otherwise power product. A
-// bias of positions, times log2_e, is added to that.
+// bias of positions is added to that, in powers of 2.
 struct Powers {
   float power, inner = 0;  // inner 0: there is no cap
   __device__ __forceinline__ explicit Powers(const AttentionArgs& a)

@@ -66,20 +66,18 @@ template <int M> __device__ __forceinline__ void cap(float (&s)[M][tile / 8][4],
       for (int e = 0; e < 4; ++e) s[m][n][e] = tanh_of(s[m][n][e] * inner);
 }
 
-// Products, or what the cap leaves of them, become powers of 2 with the bias of positions. `own`: the warp's first
-// query.
+// Adds the bias of positions to products, or to what the cap leaves of them, as they become powers of 2 by `power`.
+// own: the warp's first query.
 template <int M> __device__ __forceinline__ void add_bias(const AttentionArgs& a, const Position& p, int own, int j0,
                                                           float power, float (&s)[M][tile / 8][4]) {
+  const float share = log2_e / power;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int n = 0; n < tile / 8; ++n)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float bias =
-            bias_of<float>(a, p.h, own + 16 * m + p.g + e / 2 * 8, j0 + 8 * n + 2 * p.t + e % 2) * log2_e;
-        s[m][n][e] = s[m][n][e] * power + bias;
-      }
+      for (int e = 0; e < 4; ++e)
+        s[m][n][e] += bias_of<float>(a, p.h, own + 16 * m + p.g + e / 2 * 8, j0 + 8 * n + 2 * p.t + e % 2) * share;
 }
 
 // Grid: tiles of queries, heads, sequences. Shared memory: two pairs of tiles of keys and values.
@@ -105,7 +103,7 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
   }
   const Rows<S, M> queries(a, p, own, last);
   const Powers powers(a);
-  const float scale = a.bias == nullptr ? powers.power : 1.0f;
+  const float scale = powers.power;
   int slot = 0;
   for (; tiles.there(); tiles.step(a), slot ^= 1) {
     await_copies();
