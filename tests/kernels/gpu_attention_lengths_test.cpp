@@ -27,6 +27,7 @@ TEST(GpuAttentionLengths, EqualTheCpu) {
     c.documents = n % 3 != 0, c.padded = n % 2 == 0;
     equals_the_cpu(c, Units::plain, all);
     for (const std::int64_t d : {64, 128}) {
+      if (by_day() && n % 2 != d / 64 - 1) continue;
       c.d = d, c.biased = d == 64 || n % 2 == 0;
       equals_the_cpu(c, Units::tensor_cores, {DType::bf16});
     }
