@@ -177,7 +177,7 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
     for (int j = lane; j < tile; j += lanes) {
       if (query.sees(j0 + j, parts)) {
         s[row][j] *= scale;
-        if (a.bias != nullptr) s[row][j] += bias_of<F>(a, g.h, i, j0 + j);
+        if (a.bias != nullptr) s[row][j] += bias_of<F>(a, g.h, static_cast<int>(i), static_cast<int>(j0) + j);
         best = s[row][j] > best ? s[row][j] : best;
       } else {
         s[row][j] = minus_infinity<F>();
@@ -254,7 +254,7 @@ __device__ void tile_gradients(const AttentionBackwardArgs& a, const Geometry& g
     const auto key = at.j0 + j;
     if (key >= 0 && query.sees(key, at.parts_of(key))) {
       const F scale = static_cast<F>(a.scale), kept = kept_scale<F>(a, g, i, key),
-              base = a.lse.row<F>(head)[i] - bias_of<F>(a, g.h, i, key);
+              base = a.lse.row<F>(head)[i] - bias_of<F>(a, g.h, static_cast<int>(i), static_cast<int>(key));
       if constexpr (Caps) {
         const F share = share_of_cap(a, s[row][j]);
         p = exp_of(share * static_cast<F>(a.softcap) - base);

@@ -83,8 +83,8 @@ __device__ __forceinline__ bool sees_key(const PerQuery<S>& of, int i0, int i, i
 
 // The products of a warp's 16 keys with a tile of queries become probabilities. The products of its values with the
 // output gradients become gradients of scores. Masked: some query does not see some key. Shaped: scores have a cap or a
-// bias.
-template <bool Masked, bool Drops, bool Shaped, Sees S>
+// bias, Biased: they have a bias.
+template <bool Masked, bool Drops, bool Shaped, bool Biased, Sees S>
 __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Position& p, const PerQuery<S>& of, int i0,
                                            int j0, unsigned column, const Powers& powers, float (&s)[tile / 8][4],
                                            float (&dp)[tile / 8][4]) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Positio
         continue;
       }
       const auto kept = kept_scales<Drops>(a, p, i0 + i + e % 2, j / 2 * 2);
-      const float bias = Shaped ? bias_of<float>(a, p.h, i0 + i + e % 2, j) * log2_e : 0.0f;
+      const float bias = Biased ? bias_of<float>(a, p.h, i0 + i + e % 2, j) * log2_e : 0.0f;
       gradients<Drops, Shaped>(powers, lse.v[e % 2], bias, delta.v[e % 2], j % 2 == 0 ? kept.v[0] : kept.v[1], s[n][e],
                                dp[n][e]);
     }
@@ -109,7 +109,8 @@ __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Positio
 
 // Grid: tiles of keys, key-value heads, sequences. A warp owns 16 keys. Products are transposed, so that probabilities
 // have keys as rows. With heads of 64, a warp keeps its keys and values in registers.
-template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) keys_kernel(AttentionBackwardArgs a) {
+template <int D, Sees S, bool Drops, bool Biased> __global__ void __launch_bounds__(threads)
+    keys_kernel(AttentionBackwardArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<KeysShared<D, S>*>(memory);
   const std::int64_t kv_head = blockIdx.y, group = a.heads / a.kv_heads;
@@ -140,7 +141,6 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
   }
   const float scale = static_cast<float>(a.scale);
   const Powers powers(a);
-  const bool shaped = powers.inner != 0 || a.bias != nullptr;
   constexpr bool keeps = D == 64;
   unsigned of_keys[keeps ? D / 16 : 1][4], of_values[keeps ? D / 16 : 1][4];
   bool first = true;
@@ -176,10 +176,11 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
       for (int r = 0; keeps && r < 4; ++r) x[0][r] = of_values[k][r];
       times_rows<D, 1>(dp, x, douts, k, p);
     }
-    if (shaped) weigh_keys<true, Drops, true, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
+    if (Biased || powers.inner != 0)
+      weigh_keys<true, Drops, true, Biased, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
     else if (all_see<S>(of, i0, j0, column))
-      weigh_keys<false, Drops, false, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
-    else weigh_keys<true, Drops, false, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
+      weigh_keys<false, Drops, false, false, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
+    else weigh_keys<true, Drops, false, false, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
     times_columns<D, 1>(dv, s, douts, p);
     times_columns<D, 1>(dk, dp, queries, p);
   }
@@ -188,7 +189,7 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
 }
 
 // The same for a warp's 16 queries and a tile of keys; only the gradients of scores are needed.
-template <bool Masked, bool Drops, bool Shaped, Sees S>
+template <bool Masked, bool Drops, bool Shaped, bool Biased, Sees S>
 __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Position& p, const Rows<S, 1>& queries,
                                               int own, int j0, unsigned parts, const Powers& powers,
                                               const float (&lse)[2], const float (&delta)[2], float (&s)[tile / 8][4],
@@ -206,7 +207,7 @@ __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Posi
           dn = 0;
           continue;
         }
-        const float bias = Shaped ? bias_of<float>(a, p.h, own + p.g + 8 * half, j + e) * log2_e : 0.0f;
+        const float bias = Biased ? bias_of<float>(a, p.h, own + p.g + 8 * half, j + e) * log2_e : 0.0f;
         gradients<Drops, Shaped>(powers, lse[half], bias, delta[half], kept.v[e], sn, dn);
       }
     }
@@ -214,7 +215,7 @@ __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Posi
 
 // Grid: tiles of queries, heads, sequences. A warp owns 16 queries. Shared memory: two pairs of tiles of keys and
 // values.
-template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads)
+template <int D, Sees S, bool Drops, bool Biased> __global__ void __launch_bounds__(threads)
     queries_kernel(AttentionBackwardArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   b16* pairs = reinterpret_cast<b16*>(memory);
@@ -238,7 +239,6 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads)
   const Rows<S, 1> queries(a, p, own, i0 + tile - 1);
   const float scale = static_cast<float>(a.scale);
   const Powers powers(a);
-  const bool shaped = powers.inner != 0 || a.bias != nullptr;
   int slot = 0;
   for (; tiles.there(); tiles.step(a), slot ^= 1) {
     await_copies();
@@ -260,10 +260,11 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads)
       for (int r = 0; r < 4; ++r) x[0][r] = dout[k][r];
       times_rows<D, 1>(dp, x, values, k, p);
     }
-    if (shaped) weigh_queries<true, Drops, true>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
+    if (Biased || powers.inner != 0)
+      weigh_queries<true, Drops, true, Biased>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
     else if (queries.all(j0, parts))
-      weigh_queries<false, Drops, false>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
-    else weigh_queries<true, Drops, false>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
+      weigh_queries<false, Drops, false, false>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
+    else weigh_queries<true, Drops, false, false>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
     times_columns<D, 1>(dq, dp, keys, p);
   }
   put_rows<D>({a.dq, p.row0, a.sequence}, own, p.h * D, dq[0], scale, scale, p);
@@ -295,11 +296,11 @@ template <int D, Sees S> const char* backward(const AttentionBackwardArgs& a, vo
                    static_cast<unsigned>((a.batch * a.heads * a.sequence + delta_rows - 1) / delta_rows), threads,
                    stream, a);
   static_assert(sizeof(KeysShared<D, S>) <= most_bytes<D>);
-  return with_dropout(a, [&]<bool Drops>() {
-    TRAINYARD_LAUNCH_SHARED((keys_kernel<D, S, Drops>), static_cast<int>(sizeof(KeysShared<D, S>)),
+  return with_dropout_and_bias(a, [&]<bool Drops, bool Biased>() {
+    TRAINYARD_LAUNCH_SHARED((keys_kernel<D, S, Drops, Biased>), static_cast<int>(sizeof(KeysShared<D, S>)),
                             grid_of(a, a.keys, a.kv_heads, tile), threads, stream, a);
-    TRAINYARD_LAUNCH_SHARED((queries_kernel<D, S, Drops>), two_pairs_bytes<D>, grid_of(a, a.sequence, a.heads, tile),
-                            threads, stream, a);
+    TRAINYARD_LAUNCH_SHARED((queries_kernel<D, S, Drops, Biased>), two_pairs_bytes<D>,
+                            grid_of(a, a.sequence, a.heads, tile), threads, stream, a);
     return a.d_bias.empty() ? launch_failure() : gpu::attention_bias_mma(a, stream);
   });
 }

@@ -260,6 +260,13 @@ template <Sees S> __device__ __forceinline__ int first_row(const AttentionArgs& 
 template <class Body> const char* with_dropout(const AttentionArgs& a, const Body& body) {
   return a.threshold != 0 ? body.template operator()<true>() : body.template operator()<false>();
 }
+// Calls body.operator()<dropout, bias>(): whether the arguments have dropout and a bias. A kernel without a bias has no
+// registers for one.
+template <class Body> const char* with_dropout_and_bias(const AttentionArgs& a, const Body& body) {
+  return with_dropout(a, [&]<bool Drops>() {
+    return a.bias != nullptr ? body.template operator()<Drops, true>() : body.template operator()<Drops, false>();
+  });
+}
 
 // Blocks of `rows` rows of `length`, for each head and sequence.
 inline dim3 grid_of(const AttentionArgs& a, std::int64_t length, std::int64_t heads, int rows) {

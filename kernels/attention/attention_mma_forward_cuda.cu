@@ -81,7 +81,7 @@ template <int M> __device__ __forceinline__ void add_bias(const AttentionArgs& a
 }
 
 // Grid: tiles of queries, heads, sequences. Shared memory: two pairs of tiles of keys and values.
-template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32 * W)
+template <int D, Sees S, int W, bool Drops, bool Biased> __global__ void __launch_bounds__(32 * W)
     forward_kernel(AttentionForwardArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   constexpr int M = blocks_of_warp<D>, rows = 16 * M * W;
@@ -125,7 +125,7 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
       times_rows<D, M>(s, x, keys, k, p);
     }
     if (powers.inner != 0) cap(s, powers.inner);
-    if (a.bias != nullptr) add_bias(a, p, own, j0, powers.power, s);
+    if constexpr (Biased) add_bias(a, p, own, j0, powers.power, s);
     if (queries.all(j0, parts)) weigh<false, Drops, D>(a, p, queries, own, j0, parts, scale, s, top, sum, out);
     else weigh<true, Drops, D>(a, p, queries, own, j0, parts, scale, s, top, sum, out);
     times_columns<D, M>(out, s, values, p);
@@ -149,8 +149,8 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
 }
 
 template <int D, Sees S, int W> const char* launch(const AttentionForwardArgs& a, void* stream) {
-  return with_dropout(a, [&]<bool Drops>() {
-    TRAINYARD_LAUNCH_SHARED((forward_kernel<D, S, W, Drops>), two_pairs_bytes<D>,
+  return with_dropout_and_bias(a, [&]<bool Drops, bool Biased>() {
+    TRAINYARD_LAUNCH_SHARED((forward_kernel<D, S, W, Drops, Biased>), two_pairs_bytes<D>,
                             grid_of(a, a.sequence, a.heads, 16 * blocks_of_warp<D> * W), 32 * W, stream, a);
     return launch_failure();
   });

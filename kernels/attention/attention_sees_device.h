@@ -55,11 +55,11 @@ __device__ __forceinline__ Keys keys_of(const AttentionArgs& a, std::int64_t row
 
 // The bias of positions of query i and key j of head h; 0 without one. F: the type of statistics. Queries and keys past
 // a sequence's end count as its last.
-template <class F>
-__device__ __forceinline__ F bias_of(const AttentionArgs& a, std::int64_t h, std::int64_t i, std::int64_t j) {
+template <class F> __device__ __forceinline__ F bias_of(const AttentionArgs& a, std::int64_t h, int i, int j) {
   if (a.bias == nullptr) return F(0);
-  const auto query = i < a.sequence ? i : a.sequence - 1, key = j < a.keys ? j : a.keys - 1;
-  return static_cast<const F*>(a.bias)[h * (a.sequence + a.keys - 1) + key - query + a.sequence - 1];
+  const int length = static_cast<int>(a.sequence), keys = static_cast<int>(a.keys);
+  const int query = i < length ? i : length - 1, key = j < keys ? j : keys - 1;
+  return static_cast<const F*>(a.bias)[h * (length + keys - 1) + (key - query + length - 1)];
 }
 
 // The first n of [from, to) for which far(n) holds, or `to`. If far(n) holds, it holds for all later n.
