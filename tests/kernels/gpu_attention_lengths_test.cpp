@@ -43,7 +43,7 @@ TEST(GpuAttentionLengths, BiasesEqualTheCpu) {
     c.causal = n % 4 != 2, c.heads = 2, c.kv = 1 + n % 2, c.documents = n % 3 == 1, c.padded = n == 5;
     c.window = n == 3 || n == 6 ? 40 : 0, c.list_heads = n == 4 || n == 7 ? 2 : 0, c.share = 0.6;
     c.softcap = n >= 4 ? 1.5 : 0, c.dropout = n == 1 || n == 4 ? 0.25 : 0;
-    equals_the_cpu(c, Units::tensor_cores, {DType::bf16});
+    if (!by_day() || n % 2 == 1) equals_the_cpu(c, Units::tensor_cores, {DType::bf16});
     c.d = n % 2 == 0 ? 128 : 12;
     equals_the_cpu(c, n % 2 == 0 ? Units::tensor_cores : Units::plain,
                    n % 2 == 0 ? std::vector{DType::bf16} : std::vector{DType::f32, DType::f64});
