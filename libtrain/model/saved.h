@@ -35,7 +35,9 @@ class SavedSet {
 };
 
 inline plan::MicroShape shape_of(const Step& step) {
-  return {{.batch = step.micro.batch(), .sequence = step.micro.sequence()},
+  return {{.batch = step.micro.batch(),
+           .sequence = step.micro.sequence(),
+           .source = step.micro.source != nullptr ? step.micro.source->sequence() : 0},
           {.dtype = step.dtype,
            .threads = step.exec.threads(),
            .device = step.exec.device().kind,
@@ -51,9 +53,10 @@ inline plan::MicroShape shape_of(const Step& step) {
 // the caller's scope, while the step computes. Otherwise it is the tensor itself.
 class AllRows {
  public:
-  AllRows(const Step& step, base::View rows) : collectives_(*step.collectives), all_(rows) {
+  AllRows(const Step& step, base::View rows) : AllRows(step, rows, step.micro.batch() * step.micro.sequence()) {}
+  // Of `n` rows, such as those of the sources.
+  AllRows(const Step& step, base::View rows, std::int64_t n) : collectives_(*step.collectives), all_(rows) {
     if (!collectives_.sequence_parallel()) return;
-    const auto n = step.micro.batch() * step.micro.sequence();
     all_ = step.exec.scratch().allocate(rows.dtype, {n, rows.cols()});
     gathered_ = collectives_.begin_all_rows(rows, all_);
   }

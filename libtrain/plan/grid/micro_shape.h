@@ -33,10 +33,20 @@ enum class WeightGradients { with_inputs, apart };
 // that is predicted and not run has it.
 enum class AttentionKernels { fused, apart };
 
-// A micro-batch: b sequences of T tokens.
+// The tokens of a sequence. In an encoder-decoder model: of a target sequence, and of the source sequence that belongs
+// to it. A block whose lengths have a source is one that attends to it.
+struct Lengths {
+  Lengths(std::int64_t tokens, std::int64_t of_source = 0) : sequence(tokens), source(of_source) {}
+  std::int64_t sequence, source;
+  auto operator<=>(const Lengths&) const = default;
+};
+
+// A micro-batch: b sequences of T tokens, and b source sequences in an encoder-decoder model.
 struct MicroBatch {
-  std::int64_t batch = 1, sequence = 1;
+  std::int64_t batch = 1, sequence = 1, source = 0;
   std::int64_t tokens() const { return batch * sequence; }
+  std::int64_t source_tokens() const { return batch * source; }
+  Lengths lengths() const { return {sequence, source}; }
   auto operator<=>(const MicroBatch&) const = default;
 };
 
@@ -68,7 +78,17 @@ struct MicroShape : MicroBatch, RankShare {
   // The tokens for which rows of experts have room.
   std::int64_t dispatch_rows() const { return std::max(rows(), dispatch_tokens); }
   // This rank's rows of hidden states, norms and dropout: an equal run of neighbouring rows.
-  std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
+  std::int64_t own_rows() const { return own(rows()); }
+  // The same of the sources.
+  std::int64_t source_rows() const { return source_tokens(); }
+  std::int64_t own_source_rows() const { return own(source_rows()); }
+  std::int64_t own(std::int64_t all) const { return sequence_parallel ? all / tensor : all; }
+  // The shape of what works on the sources alone.
+  MicroShape of_source() const {
+    auto out = *this;
+    out.sequence = source, out.source = 0;
+    return out;
+  }
   auto operator<=>(const MicroShape&) const = default;
 };
 
