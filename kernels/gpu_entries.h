@@ -24,6 +24,7 @@
 #include "kernels/newton_schulz/newton_schulz_args.h"
 #include "kernels/norm/norm_args.h"
 #include "kernels/ordered_sum/ordered_sum_args.h"
+#include "kernels/relative_positions/relative_positions_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
 #include "kernels/slot_groups/slot_groups_args.h"
 #include "kernels/square_sum/square_sum_gpu_args.h"
@@ -77,6 +78,8 @@ namespace trainyard::kernels {
   X(norm_forward, NormForwardArgs)                      \
   X(norm_backward, NormBackwardArgs)                    \
   X(norm_partial_sum, NormPartialSumArgs)               \
+  X(relative_positions_expand, ExpandPositionsArgs)     \
+  X(relative_positions_fold, FoldPositionsArgs)         \
   X(rotary, RotaryGpuArgs)                              \
   X(slot_groups, SlotGroupsArgs)                        \
   X(square_sum, SquareSumGpuArgs)                       \

@@ -2,6 +2,7 @@
 #include "kernels/attention/attention.h"
 
 #include "kernels/attention/attention_args.h"
+#include "kernels/cast/cast.h"
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "libtrain/base/environment.h"
@@ -27,11 +28,11 @@ void require_list(const TileView& list, const AttentionShape& s) {
 template <class Pass, class Args>
 void set_arguments(Args& a, tensor::Exec& exec, const char* operation, const Pass& p) {
   const auto& s = p.shape;
-  const auto n = s.batch * s.sequence;
+  const auto n = s.batch * s.sequence, keys = key_count(s), m = s.batch * keys;
   TRAINYARD_ASSERT(s.heads % s.kv_heads == 0, "{} heads on {} key-value heads", s.heads, s.kv_heads);
   require_shape(p.q, n, s.heads * s.head_dim, "q");
-  require_shape(p.k, n, s.kv_heads * s.head_dim, "k");
-  require_shape(p.v, n, s.kv_heads * s.head_dim, "v");
+  require_shape(p.k, m, s.kv_heads * s.head_dim, "k");
+  require_shape(p.v, m, s.kv_heads * s.head_dim, "v");
   require_shape(p.out, n, s.heads * s.head_dim, "out");
   require_shape(p.lse, s.batch * s.heads, s.sequence, "lse");
   require_working_type(operation, {{"q", p.q}, {"k", p.k}, {"v", p.v}, {"out", p.out}});
@@ -40,7 +41,12 @@ void set_arguments(Args& a, tensor::Exec& exec, const char* operation, const Pas
   TRAINYARD_ASSERT(s.scale > 0, "scores times {}: the greatest would not stay the greatest", s.scale);
   TRAINYARD_ASSERT(s.softcap >= 0 && s.visibility.window >= 0, "a cap of {}, a window of {}", s.softcap,
                    s.visibility.window);
-  TRAINYARD_ASSERT(s.sequence <= any_reach, "a sequence of {} tokens", s.sequence);
+  TRAINYARD_ASSERT(s.sequence <= any_reach / 2 && keys <= any_reach / 2, "{} queries and {} keys in a sequence",
+                   s.sequence, keys);
+  const bool lists = s.visibility.by_queries.begin != nullptr || s.visibility.by_keys.begin != nullptr;
+  TRAINYARD_ASSERT(keys == s.sequence || (!s.visibility.causal && s.visibility.window == 0 && !lists),
+                   "{} queries and {} keys: causal {}, window {}, lists {}", s.sequence, keys, s.visibility.causal,
+                   s.visibility.window, lists);
   TRAINYARD_ASSERT(p.document_start.count() == n, "{} document starts for {} tokens", p.document_start.count(), n);
   require_list(s.visibility.by_queries, s);
   require_list(s.visibility.by_keys, s);
@@ -50,6 +56,7 @@ void set_arguments(Args& a, tensor::Exec& exec, const char* operation, const Pas
   a.document_start = p.document_start.template ptr<std::int32_t>();
   a.q = mat(p.q), a.k = mat(p.k), a.v = mat(p.v), a.out = mat(p.out), a.lse = mat(p.lse);
   a.reach = s.visibility.window > 0 && s.visibility.window < s.sequence ? s.visibility.window - 1 : any_reach;
+  a.keys = keys;
   a.threads = exec.threads();
   a.hopper = exec.on_gpu() && base::hopper_wanted();
 }
@@ -76,11 +83,12 @@ unsigned parts_in_reach(unsigned parts, std::int64_t away, std::int64_t reach) {
 
 // Counts pairs by causality and window, or by the parts of lists, whatever documents hide of them.
 KernelWork work_of_pairs(const AttentionArgs& a) {
-  const auto t = static_cast<double>(a.sequence), far = std::max(0.0, t - 1 - static_cast<double>(a.reach));
+  const auto t = static_cast<double>(a.sequence), keys = static_cast<double>(a.keys),
+             far = std::max(0.0, t - 1 - static_cast<double>(a.reach));
   const auto& list = a.visibility.by_queries;
   // Out of reach are the pairs of a triangle of side `far`, on each side of the diagonal.
   double pairs = static_cast<double>(a.heads) *
-                 (a.visibility.causal ? t * (t + 1) / 2 - far * (far + 1) / 2 : t * t - far * (far + 1));
+                 (a.visibility.causal ? t * (t + 1) / 2 - far * (far + 1) / 2 : t * keys - far * (far + 1));
   if (list.begin != nullptr) {
     const auto rows = (a.sequence + plan::attention_tile - 1) / plan::attention_tile;
     std::int64_t parts = 0;
@@ -115,7 +123,7 @@ void attention_forward(tensor::Exec& exec, const AttentionForward& attention) {
     if (exec.on_gpu())
       a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(plan::gpu_attention_forward_scratch_bytes));
     else
-      reserve(exec, a, plan::attention_forward_shared_bytes(a.sequence, a.head_dim),
+      reserve(exec, a, plan::attention_forward_shared_bytes(a.keys, a.head_dim),
               plan::attention_forward_thread_bytes(a.head_dim));
     a.products = 2, a.team = team_seconds(a.threads);
     TRAINYARD_CALL(exec, attention_forward, a);
@@ -130,17 +138,28 @@ void attention_backward(tensor::Exec& exec, const AttentionBackward& b) {
   require_shape(b.dk, b.k.rows(), b.k.cols(), "dk");
   require_shape(b.dv, b.v.rows(), b.v.cols(), "dv");
   require_working_type("attention_backward", {{"q", b.q}, {"dout", b.dout}, {"dq", b.dq}, {"dk", b.dk}, {"dv", b.dv}});
-  if (a.batch * a.sequence == 0) return;
+  if (b.d_bias) {
+    TRAINYARD_ASSERT(a.bias != nullptr, "a gradient of no bias");
+    require_shape(b.d_bias, a.heads, distance_count(a), "d_bias");
+    require_type(b.d_bias, b.lse.dtype, "attention_backward", "d_bias");
+  }
+  if (a.batch * a.sequence == 0) {  // sums over no queries
+    for (const auto& sum : {b.dk, b.dv, b.d_bias})
+      if (sum && sum.count() > 0) fill(exec, sum, 0);
+    return;
+  }
   const auto element = base::size_of(b.lse.dtype);
-  a.dout = mat(b.dout), a.dq = mat(b.dq), a.dk = mat(b.dk), a.dv = mat(b.dv);
+  a.dout = mat(b.dout), a.dq = mat(b.dq), a.dk = mat(b.dk), a.dv = mat(b.dv), a.d_bias = mat(b.d_bias);
   exec.run([&exec, a, element]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     if (exec.on_gpu()) {
-      const auto bytes = plan::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element);
+      const auto distances = a.d_bias.cols;
+      const auto bytes = plan::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element, distances);
       a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
     } else {
-      reserve(exec, a, plan::attention_backward_shared_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads),
-              plan::attention_backward_thread_bytes(a.head_dim));
+      const auto distances = a.d_bias.cols;
+      reserve(exec, a, plan::attention_backward_shared_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, distances),
+              plan::attention_backward_thread_bytes(a.sequence, a.head_dim, distances));
     }
     a.products = 5, a.team = team_seconds(a.threads);
     TRAINYARD_CALL(exec, attention_backward, a);

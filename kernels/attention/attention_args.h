@@ -26,6 +26,7 @@ struct AttentionArgs : AttentionShape {
   TeamSeconds* team = nullptr;  // CPU: gets each thread's times; null: nobody measures
   bool hopper = false;          // GPU: use the kernels for Hopper where they fit (base::hopper_wanted)
   std::int64_t reach = any_reach;  // how many places from a query the farthest keys are that it may see
+  std::int64_t keys = 0;           // of each sequence
 };
 struct AttentionForwardArgs : AttentionArgs {
   Mat out, lse;
@@ -33,6 +34,7 @@ struct AttentionForwardArgs : AttentionArgs {
 struct AttentionBackwardArgs : AttentionArgs {
   ConstMat out, lse, dout;
   Mat dq, dk, dv;
+  Mat d_bias;  // empty: nobody wants it
 };
 KernelWork work_of(const AttentionForwardArgs& a);
 KernelWork work_of(const AttentionBackwardArgs& a);

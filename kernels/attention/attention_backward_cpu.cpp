@@ -13,27 +13,35 @@ namespace {
 struct SharedHead {
   float *dq, *delta;
   std::int32_t *first, *end, *turn;  // for each tile of queries: its tiles of keys [first, end), the next to add
+  // The gradient of the bias of positions in this sequence, and the tile of keys that adds next; null: not wanted.
+  float* d_bias;
+  std::int32_t* bias_turn;
 };
-SharedHead shared_head(const AttentionArgs& a, int64_t slot, int64_t g) {
+SharedHead shared_head(const AttentionBackwardArgs& a, int64_t slot, int64_t g) {
   const int64_t rows = plan::attention_rows(a.sequence), group = a.heads / a.kv_heads;
   Bump bump{a.shared + slot * a.shared_part + g * (a.shared_part / group)};
   SharedHead s{};
   s.dq = bump.take(rows * plan::attention_width(a.head_dim)), s.delta = bump.take(rows);
   auto* const places = bump.take<std::int32_t>(3 * (rows / tile));
   s.first = places, s.end = places + rows / tile, s.turn = places + 2 * (rows / tile);
+  if (!a.d_bias.empty()) s.d_bias = bump.take(a.d_bias.cols), s.bias_turn = bump.take<std::int32_t>(1);
   return s;
 }
 
 struct BackwardBuffers {
   float *keys, *keys_turned, *values_turned, *queries, *douts, *dk, *dv, *p, *ds;
+  // Sums over the gradients of scores of a tile of keys, for each distance of key k from query i: at k - i + (rows -
+  // 1), with k from the tile's first key, and whole tiles of queries as rows. Null: not wanted.
+  float* by_distance;
 };
-BackwardBuffers backward_buffers(const AttentionArgs& a, char* scratch) {
+BackwardBuffers backward_buffers(const AttentionBackwardArgs& a, char* scratch) {
   const int64_t dw = plan::attention_width(a.head_dim);
   Bump bump{scratch};
   BackwardBuffers m{};
   for (float** rows : {&m.keys, &m.keys_turned, &m.values_turned, &m.queries, &m.douts, &m.dk, &m.dv})
     *rows = bump.take(tile * dw);
   m.p = bump.take(tile * tile), m.ds = bump.take(tile * tile);
+  if (!a.d_bias.empty()) m.by_distance = bump.take(plan::attention_rows(a.sequence) + tile);
   return m;
 }
 
@@ -90,6 +98,7 @@ template <class T> void prepare_tile(const AttentionBackwardArgs& a, const HeadP
   }
   s.first[i] = static_cast<std::int32_t>(limits.first()), s.end[i] = static_cast<std::int32_t>(limits.end());
   s.turn[i] = next_turn(a, h, i, s.first[i] - 1, s.end[i]);
+  if (i == 0 && s.d_bias != nullptr) set_zero(s.d_bias, a.d_bias.cols), *s.bias_turn = 0;
   if (s.turn[i] >= s.end[i]) store_queries<T>(a, at, s, i);  // these queries see nothing
 }
 
@@ -100,13 +109,20 @@ void wait_for_turn(const std::int32_t* turn, int64_t j) {
     if (spins >= 256) sched_yield();
 }
 
+// What a tile has of the bias of positions. sums: BackwardBuffers::by_distance of its first query and key, or null.
+struct BiasOfTile {
+  TileBias values;
+  float* sums = nullptr;
+};
+
 // For queries [q0, q1) and keys [k0, k1) of a tile. p: products of queries and keys become probabilities, with dropout
 // applied. ds: products of output gradients and values become gradients of scores before their cap, still without the
-// scale of scores. capped: whether there is a cap c, whose slope is 1 - (score / c)^2.
-template <class T, bool capped> void score_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits,
-                                                     bool sees_all, const Scores& how, const float* lse,
-                                                     const float* delta, int64_t i0, int64_t j0, int64_t q0, int64_t q1,
-                                                     int64_t k0, int64_t k1) {
+// scale of scores. capped: whether there is a cap c, whose slope is 1 - (score / c)^2. biased: whether there is a bias
+// of positions.
+template <class T, bool capped, bool biased>
+void score_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all, const Scores& how,
+                     const BiasOfTile& bias, const float* lse, const float* delta, int64_t i0, int64_t j0, int64_t q0,
+                     int64_t q1, int64_t k0, int64_t k1) {
   IntVec steps;
   for (int n = 0; n < lanes; ++n) steps[n] = n;
   for (int64_t q = q0; q < q1; ++q) {
@@ -120,16 +136,25 @@ template <class T, bool capped> void score_gradients(const BackwardBuffers& m, c
       if constexpr (capped) {
         const Vec part = tanh_of(product * broadcast(how.inner));
         score = part * broadcast(how.cap), slope = broadcast(1.0f) - part * part;
+      } else if constexpr (biased) {
+        score = product * broadcast(how.inner);
       }
+      if constexpr (biased) score = plus(score, load(bias.values.at(k - q)));
       if (sees_all) return exp_of<Range::least>(score - top);
       return exp_of<Range::least>(
           within(score, same(static_cast<std::int32_t>(j0 + k)) + steps, same(limits.lo[q]), same(limits.hi[q])) - top);
+    };
+    const auto add_to_bias = [&](int64_t k, Vec gradient) {
+      if (!biased || bias.sums == nullptr) return;
+      float* sum = bias.sums + k - q;
+      put(sum, plus(load(sum), gradient));
     };
     if (drop.threshold == 0) {
       for (int64_t k = k0; k < k1; k += lanes) {
         const Vec x = probabilities(k);
         put(p + k, x);
         const Vec gradient = x * (load(ds + k) - mean);
+        add_to_bias(k, gradient);
         put(ds + k, capped ? gradient * slope : gradient);
       }
     } else {
@@ -141,6 +166,7 @@ template <class T, bool capped> void score_gradients(const BackwardBuffers& m, c
       for (int64_t k = k0; k < k1; k += lanes) {
         const Vec x = probabilities(k), kept = load(mask + k);
         const Vec gradient = x * (load(ds + k) * kept - mean);
+        add_to_bias(k, gradient);
         put(ds + k, capped ? gradient * slope : gradient);
         put(p + k, x * kept);
       }
@@ -174,6 +200,9 @@ template <class T> void backward_step(const AttentionBackwardArgs& a, const Head
   for (int q = 0; q < tile; ++q)
     lse[q] = q < limits.rows ? a.lse.row<float>(at.b * a.heads + h)[i0 + q] : __builtin_inff();
   const unsigned there = parts & limits.seen(j0);
+  BiasOfTile bias;
+  if (a.bias != nullptr) take_bias<false>(a, h, i0, j0, &bias.values);
+  if (m.by_distance != nullptr) bias.sums = m.by_distance + plan::attention_rows(a.sequence) - 1 - i0;
   // Calls block(q0, q1, k0, k1) for what exists of the tile: the whole tile at once, or one block for each run of parts
   // in a row.
   const auto over_blocks = [&](const auto& block) {
@@ -195,8 +224,12 @@ template <class T> void backward_step(const AttentionBackwardArgs& a, const Head
                            m.p + q0 * tile + k0, tile, false);
     tile_product<T, false>(q1 - q0, k1 - k0, words_of<T>(d), m.douts + q0 * pitch, pitch, 1, m.values_turned + k0, tile,
                            m.ds + q0 * tile + k0, tile, false);
-    const auto gradients = a.softcap != 0 ? score_gradients<T, true> : score_gradients<T, false>;
-    gradients(m, drop, limits, sees_all, scores_of<T>(a), lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
+    const bool caps = a.softcap != 0;
+    const auto gradients = a.bias == nullptr
+                               ? (caps ? score_gradients<T, true, false> : score_gradients<T, false, false>)
+                           : caps ? score_gradients<T, true, true>
+                                  : score_gradients<T, false, true>;
+    gradients(m, drop, limits, sees_all, scores_of<T>(a), bias, lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
   });
   const float* ds_rows = m.ds;
   int64_t ds_pitch = tile;
@@ -230,10 +263,25 @@ template <class T> void backward_step(const AttentionBackwardArgs& a, const Head
   clock.computed();
 }
 
+// Adds what the tile of keys j has for each distance to the sums of its sequence, after the tiles before it.
+void add_by_distance(const AttentionBackwardArgs& a, const SharedHead& s, const BackwardBuffers& m, int64_t j,
+                     TeamClock& clock) {
+  const int64_t j0 = j * tile, rows = plan::attention_rows(a.sequence), past = rows - a.sequence;
+  const int64_t first = most(0, past - j0), end = least(rows + tile - 1, a.d_bias.cols + past - j0);
+  clock.computed();
+  wait_for_turn(s.bias_turn, j);
+  clock.start();
+  float* to = s.d_bias + (first + j0 - past);
+  const float* from = m.by_distance + first;
+#pragma omp simd
+  for (int64_t n = 0; n < end - first; ++n) to[n] += from[n];
+  __atomic_store_n(s.bias_turn, static_cast<std::int32_t>(j + 1), __ATOMIC_RELEASE);
+}
+
 template <class T> void backward_tile(const AttentionBackwardArgs& a, HeadPlace at, const BackwardBuffers& m, int64_t j,
                                       TeamClock& clock) {
-  const int64_t d = a.head_dim, dw = plan::attention_width(d), j0 = j * tile, have = least(tile, a.sequence - j0),
-                row0 = at.b * a.sequence + j0;
+  const int64_t d = a.head_dim, dw = plan::attention_width(d), j0 = j * tile, have = least(tile, a.keys - j0),
+                row0 = at.b * a.keys + j0;
   if constexpr (paired<T>) {
     pack_row_words(a.v, row0, at.kv * d, have, d, dw, m.keys);
     turn(m.keys, dw / 2, m.values_turned);
@@ -252,9 +300,11 @@ template <class T> void backward_tile(const AttentionBackwardArgs& a, HeadPlace 
   for (at.g = 0; at.g < a.heads / a.kv_heads; ++at.g) {
     const auto s = shared_head(a, at.slot, at.g);
     const auto drop = drop_of(a, at.b, at.head(a));
+    if (m.by_distance != nullptr) set_zero(m.by_distance, plan::attention_rows(a.sequence) + tile);
     over_queries(a, at.head(a), j, [&](int64_t i, unsigned parts) {
       if (j >= s.first[i] && j < s.end[i]) backward_step<T>(a, at, s, m, drop, i, j, parts, clock);
     });
+    if (m.by_distance != nullptr) add_by_distance(a, s, m, j, clock);
   }
   for (int64_t r = 0; r < have; ++r) {
     T *dk = a.dk.row<T>(row0 + r) + at.kv * d, *dv = a.dv.row<T>(row0 + r) + at.kv * d;
@@ -267,10 +317,28 @@ template <class T> void backward_tile(const AttentionBackwardArgs& a, HeadPlace 
   clock.computed();
 }
 
+// Adds the gradient of the bias of query head h to the gradient of the sequences before, for the groups [g0, g0 +
+// count) that have been computed.
+void add_sequences(const AttentionBackwardArgs& a, int64_t h, int64_t g0, int64_t count) {
+  const int64_t group = a.heads / a.kv_heads;
+  float* to = a.d_bias.row<float>(h);
+  for (int64_t slot = 0; slot < count; ++slot) {
+    if ((g0 + slot) % a.kv_heads != h / group) continue;
+    const float* from = shared_head(a, slot, h % group).d_bias;
+    if (g0 + slot < a.kv_heads) {
+      copy_elements(to, from, a.d_bias.cols);
+      continue;
+    }
+#pragma omp simd
+    for (int64_t n = 0; n < a.d_bias.cols; ++n) to[n] += from[n];
+  }
+}
+
 // A group is a pair (sequence, key-value head). As many groups as there are slots are computed at a time, and all
 // threads share their tiles.
 template <class T> void backward_pass(const AttentionBackwardArgs& a) {
-  const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
+  const int64_t tiles = tiles_of(a), key_tiles = key_tiles_of(a), groups = a.batch * a.kv_heads,
+                group = a.heads / a.kv_heads;
   int64_t next = 0;
 #pragma omp parallel num_threads(a.threads)
   {
@@ -292,7 +360,11 @@ template <class T> void backward_pass(const AttentionBackwardArgs& a) {
 #pragma omp barrier
       clock.start();
 #pragma omp for schedule(monotonic : dynamic, 1)
-      for (int64_t u = 0; u < count * tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count, clock);
+      for (int64_t u = 0; u < count * key_tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count, clock);
+      clock.start();
+      if (m.by_distance == nullptr) continue;
+#pragma omp for schedule(static)
+      for (int64_t h = 0; h < a.heads; ++h) add_sequences(a, h, g0, count);
       clock.start();
     }
   }

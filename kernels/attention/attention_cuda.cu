@@ -2,6 +2,7 @@
 // 32 keys (16 in f64) and an online softmax. Backward recomputes the probabilities twice: by keys for dk and dv, and by
 // queries for dq. So nothing is added atomically. Products are in f32 (f64 for f64); head sizes go up to 128. In a tile
 // of a list, squares without any listed part are skipped.
+#include "kernels/attention/attention_bias_device.h"
 #include "kernels/attention/attention_mma.h"
 #include "kernels/attention/attention_sees_device.h"
 #include "kernels/gpu_device.h"
@@ -20,21 +21,31 @@ template <class F> constexpr int columns_of = most_dim / lanes_of<F>;   // colum
 template <class F> __device__ F minus_infinity() { return -INFINITY; }
 
 struct Geometry {
-  std::int64_t b, h, kv, row0;
+  std::int64_t b, h, kv, row0, key_row0;
 };
 __device__ Geometry geometry_of(const AttentionArgs& a, std::int64_t h) {
   const std::int64_t b = blockIdx.z;
-  return {b, h, h / (a.heads / a.kv_heads), b * a.sequence};
+  return {b, h, h / (a.heads / a.kv_heads), b * a.sequence, b * a.keys};
 }
 
-// Loads rows [first, first + tile) of one head into a tile. Rows past the sequence's end are zero.
-template <class T, class F> __device__ void load_tile(const AttentionArgs& a, const ConstMat& x, std::int64_t row0,
-                                                      std::int64_t first, std::int64_t column, F (*to)[pitch]) {
+// A head of a sequence: columns from `column` on, of the `rows` rows from row0 on.
+struct HeadOf {
+  const ConstMat& x;
+  std::int64_t row0, rows, column;
+};
+__device__ HeadOf of_queries(const AttentionArgs& a, const Geometry& g, const ConstMat& x) {
+  return {x, g.row0, a.sequence, g.h * a.head_dim};
+}
+__device__ HeadOf of_keys(const AttentionArgs& a, const Geometry& g, const ConstMat& x) {
+  return {x, g.key_row0, a.keys, g.kv * a.head_dim};
+}
+// Loads rows [first, first + tile) of a head into a tile. Rows that it does not have are zero.
+template <class T, class F> __device__ void load_tile(const HeadOf& head, int d, std::int64_t first, F (*to)[pitch]) {
   constexpr int tile = tile_of<F>;
-  const int d = static_cast<int>(a.head_dim);
   for (int i = static_cast<int>(threadIdx.x); i < tile * d; i += tile_threads) {
     const int r = i / d, c = i % d;
-    to[r][c] = first + r < a.sequence ? static_cast<F>(widen(x.row<T>(row0 + first + r)[column + c])) : F(0);
+    const bool there = static_cast<std::uint64_t>(first + r) < static_cast<std::uint64_t>(head.rows);  // nor below 0
+    to[r][c] = there ? static_cast<F>(widen(head.x.template row<T>(head.row0 + first + r)[head.column + c])) : F(0);
   }
 }
 
@@ -148,16 +159,16 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
   const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes,
             lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t i = i0 + row;
-  load_tile<T>(a, a.q, g.row0, i0, g.h * d, q);
+  load_tile<T>(of_queries(a, g, a.q), d, i0, q);
   const Query<S> query(a, g.row0, i);
   F top = minus_infinity<F>(), sum = 0, mixed[most_columns] = {};
   over_keys<S>(a, g, i0, tile, [&](std::int64_t j0, unsigned parts) {
     __syncthreads();
-    load_tile<T>(a, a.k, g.row0, j0, g.kv * d, kv);
+    load_tile<T>(of_keys(a, g, a.k), d, j0, kv);
     __syncthreads();
     products(q, kv, d, s);
     __syncthreads();
-    load_tile<T>(a, a.v, g.row0, j0, g.kv * d, kv);
+    load_tile<T>(of_keys(a, g, a.v), d, j0, kv);
     const bool caps = a.softcap != 0;
     for (int j = lane; caps && j < tile; j += lanes) s[row][j] = share_of_cap(a, s[row][j]);
     const F scale = static_cast<F>(caps ? a.softcap : a.scale);
@@ -166,6 +177,7 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
     for (int j = lane; j < tile; j += lanes) {
       if (query.sees(j0 + j, parts)) {
         s[row][j] *= scale;
+        if (a.bias != nullptr) s[row][j] += bias_of<F>(a, g.h, i, j0 + j);
         best = s[row][j] > best ? s[row][j] : best;
       } else {
         s[row][j] = minus_infinity<F>();
@@ -217,27 +229,41 @@ template <class T> __global__ void delta_kernel(AttentionBackwardArgs a) {
   }
 }
 
-// For one tile: s gets the probabilities p, with dropout applied. dp holds dout . v on entry and gets the gradient ds
-// of the scores.
-template <bool Caps, Sees S, class F> __device__ void tile_gradients(const AttentionBackwardArgs& a, const Geometry& g,
-                                                                     std::int64_t i0, std::int64_t j0, unsigned parts,
-                                                                     F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
+// Where a tile of queries and keys begins, and what lists have of the two tiles of a list in which its keys are: of the
+// one with its first key, and of the next.
+struct TileAt {
+  std::int64_t i0, j0;
+  unsigned parts[2];
+  __device__ unsigned parts_of(std::int64_t j) const {
+    return parts[0] == parts[1] || j / list_tile * list_tile <= j0 ? parts[0] : parts[1];
+  }
+};
+
+// For one tile: s gets the probabilities p, with dropout applied. dp holds dout . v on entry and gets the gradient of
+// the products of queries and keys. OfBias: it gets the gradient of the scores behind their cap.
+template <bool Caps, Sees S, bool OfBias, class F>
+__device__ void tile_gradients(const AttentionBackwardArgs& a, const Geometry& g, const TileAt& at,
+                               F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>;
   const int row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
-  const std::int64_t i = i0 + row, head = g.b * a.heads + g.h;
+  const std::int64_t i = at.i0 + row, head = g.b * a.heads + g.h;
   const F* delta = reinterpret_cast<const F*>(a.scratch) + head * a.sequence;
   const Query<S> query(a, g.row0, i);
   for (int j = lane; j < tile; j += lanes) {
     F p = 0, ds = 0;
-    if (query.sees(j0 + j, parts)) {
-      const F scale = static_cast<F>(a.scale), kept = kept_scale<F>(a, g, i, j0 + j);
+    const auto key = at.j0 + j;
+    if (key >= 0 && query.sees(key, at.parts_of(key))) {
+      const F scale = static_cast<F>(a.scale), kept = kept_scale<F>(a, g, i, key),
+              base = a.lse.row<F>(head)[i] - bias_of<F>(a, g.h, i, key);
       if constexpr (Caps) {
         const F share = share_of_cap(a, s[row][j]);
-        p = exp_of(share * static_cast<F>(a.softcap) - a.lse.row<F>(head)[i]);
-        ds = p * (dp[row][j] * kept - delta[i]) * scale * (F(1) - share * share);
+        p = exp_of(share * static_cast<F>(a.softcap) - base);
+        ds = p * (dp[row][j] * kept - delta[i]);
+        if constexpr (!OfBias) ds = ds * scale * (F(1) - share * share);
       } else {
-        p = exp_of(s[row][j] * scale - a.lse.row<F>(head)[i]);
-        ds = p * (dp[row][j] * kept - delta[i]) * scale;
+        p = exp_of(s[row][j] * scale - base);
+        ds = p * (dp[row][j] * kept - delta[i]);
+        if constexpr (!OfBias) ds = ds * scale;
       }
       p *= kept;
     }
@@ -261,19 +287,20 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
     const auto g = geometry_of(a, kv_head * group + m);
     over_queries<S>(a, g, j0, tile, [&](std::int64_t i0, unsigned parts) {
       __syncthreads();
-      load_tile<T>(a, a.q, g.row0, i0, g.h * d, x);
-      load_tile<T>(a, a.k, g.row0, j0, g.kv * d, y);
+      load_tile<T>(of_queries(a, g, a.q), d, i0, x);
+      load_tile<T>(of_keys(a, g, a.k), d, j0, y);
       __syncthreads();
       products(x, y, d, s);
       __syncthreads();
-      load_tile<T>(a, a.dout, g.row0, i0, g.h * d, x);
-      load_tile<T>(a, a.v, g.row0, j0, g.kv * d, y);
+      load_tile<T>(of_queries(a, g, a.dout), d, i0, x);
+      load_tile<T>(of_keys(a, g, a.v), d, j0, y);
       __syncthreads();
       products(x, y, d, dp);
       __syncthreads();
-      if (a.softcap != 0) tile_gradients<true, S>(a, g, i0, j0, parts, s, dp);
-      else tile_gradients<false, S>(a, g, i0, j0, parts, s, dp);
-      load_tile<T>(a, a.q, g.row0, i0, g.h * d, y);
+      const TileAt at{i0, j0, {parts, parts}};
+      if (a.softcap != 0) tile_gradients<true, S, false>(a, g, at, s, dp);
+      else tile_gradients<false, S, false>(a, g, at, s, dp);
+      load_tile<T>(of_queries(a, g, a.q), d, i0, y);
       __syncthreads();
       for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
         const int c = lane + k * lanes;
@@ -283,8 +310,8 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
       }
     });
   }
-  if (j0 + row >= a.sequence) return;
-  const auto at = static_cast<std::int64_t>(blockIdx.z) * a.sequence + j0 + row;
+  if (j0 + row >= a.keys) return;
+  const auto at = static_cast<std::int64_t>(blockIdx.z) * a.keys + j0 + row;
   for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
     store(a.dk.row<T>(at) + kv_head * d + lane + k * lanes, dk[k]);
     store(a.dv.row<T>(at) + kv_head * d + lane + k * lanes, dv[k]);
@@ -304,18 +331,19 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
   F dq[most_columns] = {};
   over_keys<S>(a, g, i0, tile, [&](std::int64_t j0, unsigned parts) {
     __syncthreads();
-    load_tile<T>(a, a.dout, g.row0, i0, g.h * d, x);
-    load_tile<T>(a, a.v, g.row0, j0, g.kv * d, y);
+    load_tile<T>(of_queries(a, g, a.dout), d, i0, x);
+    load_tile<T>(of_keys(a, g, a.v), d, j0, y);
     __syncthreads();
     products(x, y, d, dp);
     __syncthreads();
-    load_tile<T>(a, a.q, g.row0, i0, g.h * d, x);
-    load_tile<T>(a, a.k, g.row0, j0, g.kv * d, y);
+    load_tile<T>(of_queries(a, g, a.q), d, i0, x);
+    load_tile<T>(of_keys(a, g, a.k), d, j0, y);
     __syncthreads();
     products(x, y, d, s);
     __syncthreads();
-    if (a.softcap != 0) tile_gradients<true, S>(a, g, i0, j0, parts, s, dp);
-    else tile_gradients<false, S>(a, g, i0, j0, parts, s, dp);
+    const TileAt at{i0, j0, {parts, parts}};
+    if (a.softcap != 0) tile_gradients<true, S, false>(a, g, at, s, dp);
+    else tile_gradients<false, S, false>(a, g, at, s, dp);
     __syncthreads();
     for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
       F acc = dq[k];
@@ -328,28 +356,79 @@ template <class T, Sees S> __global__ void __launch_bounds__(tile_threads)
     store(a.dq.row<T>(g.row0 + i0 + row) + g.h * d + lane + k * lanes, dq[k]);
 }
 
+// Grid: bands of `tile` distances, heads, sequences. Each tile of queries has two tiles of keys at these distances. The
+// gradients of their scores meet in shared memory, where a thread adds up the ones of its distance.
+template <class T> __global__ void __launch_bounds__(tile_threads)
+    attention_bias_kernel(AttentionBackwardArgs a, compute_t<T>* sequences) {
+  using F = compute_t<T>;
+  constexpr int tile = tile_of<F>;
+  __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
+  const auto g = geometry_of(a, blockIdx.y);
+  const int d = static_cast<int>(a.head_dim), thread = static_cast<int>(threadIdx.x);
+  const auto band = static_cast<std::int64_t>(blockIdx.x) * tile, first = band - (a.sequence - 1);
+  F sum = 0;
+  const auto end = any_at(a, first, tile) ? a.sequence : 0;
+  for (std::int64_t i0 = 0; i0 < end; i0 += tile) {
+    F part = 0;
+    for (int second = 0; second < 2; ++second) {
+      const auto j0 = i0 + first + second * tile;
+      if (!in_reach(a, g.row0, i0, j0, tile)) continue;  // the same for all threads
+      __syncthreads();
+      load_tile<T>(of_queries(a, g, a.q), d, i0, x);
+      load_tile<T>(of_keys(a, g, a.k), d, j0, y);
+      __syncthreads();
+      products(x, y, d, s);
+      __syncthreads();
+      load_tile<T>(of_queries(a, g, a.dout), d, i0, x);
+      load_tile<T>(of_keys(a, g, a.v), d, j0, y);
+      __syncthreads();
+      products(x, y, d, dp);
+      __syncthreads();
+      const int queries = static_cast<int>(i0) / list_tile, keys = j0 < 0 ? -1 : static_cast<int>(j0) / list_tile;
+      const TileAt at{i0, j0, {parts_at(a, g.h, queries, keys), parts_at(a, g.h, queries, keys + 1)}};
+      if (a.softcap != 0) tile_gradients<true, Sees::any, true>(a, g, at, s, dp);
+      else tile_gradients<false, Sees::any, true>(a, g, at, s, dp);
+      __syncthreads();
+      // Of the first tile the band has the keys from the diagonal on, of the second those before it.
+      if (thread < tile)
+        for (int r = second == 0 ? 0 : tile - thread; r < (second == 0 ? tile - thread : tile); ++r)
+          part += dp[r][r + thread - second * tile];
+    }
+    sum += part;
+  }
+  if (thread < tile && band + thread < a.d_bias.cols)
+    sequences[(g.b * a.heads + g.h) * a.d_bias.cols + band + thread] = sum;
+}
+
 template <class Body> const char* with_head(const AttentionArgs& a, const Body& body) {
   if (a.head_dim > most_dim) return "head sizes above 128 are not built for GPUs";
   with_type(a.q.type, body);
   return launch_failure();
 }
 
-template <class T> dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
+// Blocks of a tile of `length` rows, for each head and sequence.
+template <class T> dim3 grid_of(const AttentionArgs& a, std::int64_t length, std::int64_t heads) {
   constexpr int tile = tile_of<compute_t<T>>;
-  return dim3(static_cast<unsigned>((a.sequence + tile - 1) / tile), static_cast<unsigned>(heads),
+  return dim3(static_cast<unsigned>((length + tile - 1) / tile), static_cast<unsigned>(heads),
               static_cast<unsigned>(a.batch));
 }
 
 template <Sees S> const char* forward_plain(const AttentionForwardArgs& a, void* stream) {
   return with_head(a, [&]<class T>(T*) {
-    TRAINYARD_LAUNCH((attention_forward_kernel<T, S>), true, grid_of<T>(a, a.heads), tile_threads, stream, a);
+    TRAINYARD_LAUNCH((attention_forward_kernel<T, S>), true, grid_of<T>(a, a.sequence, a.heads), tile_threads, stream,
+                     a);
   });
 }
 template <Sees S> const char* backward_plain(const AttentionBackwardArgs& a, void* stream) {
   return with_head(a, [&]<class T>(T*) {
     TRAINYARD_LAUNCH(delta_kernel<T>, false, blocks_for(a.batch * a.heads * a.sequence), 256, stream, a);
-    TRAINYARD_LAUNCH((attention_keys_kernel<T, S>), true, grid_of<T>(a, a.kv_heads), tile_threads, stream, a);
-    TRAINYARD_LAUNCH((attention_queries_kernel<T, S>), true, grid_of<T>(a, a.heads), tile_threads, stream, a);
+    TRAINYARD_LAUNCH((attention_keys_kernel<T, S>), true, grid_of<T>(a, a.keys, a.kv_heads), tile_threads, stream, a);
+    TRAINYARD_LAUNCH((attention_queries_kernel<T, S>), true, grid_of<T>(a, a.sequence, a.heads), tile_threads, stream,
+                     a);
+    if (a.d_bias.empty()) return;
+    TRAINYARD_LAUNCH((attention_bias_kernel<T>), true, grid_of<T>(a, a.d_bias.cols, a.heads), tile_threads, stream, a,
+                     bias_of_sequences<compute_t<T>>(a));
+    add_bias_of_sequences<compute_t<T>>(a, stream);
   });
 }
 

@@ -5,11 +5,16 @@ namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
 struct ExactHead {
-  int64_t b, h, row0, column, kv_column;
+  int64_t b, h, row0, key_row0, column, kv_column;
 };
 ExactHead exact_head(const AttentionArgs& a, int64_t b, int64_t h) {
   const int64_t kv = h / (a.heads / a.kv_heads);
-  return {.b = b, .h = h, .row0 = b * a.sequence, .column = h * a.head_dim, .kv_column = kv * a.head_dim};
+  return {.b = b,
+          .h = h,
+          .row0 = b * a.sequence,
+          .key_row0 = b * a.keys,
+          .column = h * a.head_dim,
+          .kv_column = kv * a.head_dim};
 }
 
 double exact_mask(const AttentionArgs& a, const Drop& drop, int64_t i, int64_t j) {
@@ -18,9 +23,14 @@ double exact_mask(const AttentionArgs& a, const Drop& drop, int64_t i, int64_t j
   return drop_words(drop, i, j).w[j % 4] >= a.threshold ? keep : 0.0;
 }
 
-// The score of a scaled product: itself, or capped.
+// The score of a scaled product before its bias: itself, or capped.
 double exact_score(const AttentionArgs& a, double scaled) {
   return a.softcap == 0 ? scaled : a.softcap * tanh_of(scaled / a.softcap);
+}
+// The bias of query i and key j of head h.
+double exact_bias(const AttentionArgs& a, int64_t h, int64_t i, int64_t j) {
+  if (a.bias == nullptr) return 0;
+  return static_cast<const double*>(a.bias)[h * (a.sequence + a.keys - 1) + j - i + a.sequence - 1];
 }
 
 // Calls visit(j) for every key that query i sees, in ascending order.
@@ -42,8 +52,8 @@ void exact_forward(const AttentionForwardArgs& a, int64_t b, int64_t h) {
   const auto score = [&](int64_t i, int64_t j) {
     double s = 0;
     for (int64_t c = 0; c < a.head_dim; ++c)
-      s += a.q.row<double>(head.row0 + i)[head.column + c] * a.k.row<double>(head.row0 + j)[head.kv_column + c];
-    return exact_score(a, s * a.scale);
+      s += a.q.row<double>(head.row0 + i)[head.column + c] * a.k.row<double>(head.key_row0 + j)[head.kv_column + c];
+    return exact_score(a, s * a.scale) + exact_bias(a, h, i, j);
   };
   for (int64_t i = 0; i < a.sequence; ++i) {
     double top = -__builtin_inf(), sum = 0;
@@ -53,7 +63,7 @@ void exact_forward(const AttentionForwardArgs& a, int64_t b, int64_t h) {
     for (int64_t c = 0; c < a.head_dim; ++c) out[c] = 0;
     seen_keys(a, head, i, [&](int64_t j) {
       const double p = exp_of(score(i, j) - top) / sum * exact_mask(a, drop, i, j);
-      for (int64_t c = 0; c < a.head_dim; ++c) out[c] += p * a.v.row<double>(head.row0 + j)[head.kv_column + c];
+      for (int64_t c = 0; c < a.head_dim; ++c) out[c] += p * a.v.row<double>(head.key_row0 + j)[head.kv_column + c];
     });
     a.lse.row<double>(b * a.heads + h)[i] = sum == 0 ? __builtin_inf() : top + __builtin_log(sum);
   }
@@ -61,9 +71,9 @@ void exact_forward(const AttentionForwardArgs& a, int64_t b, int64_t h) {
 
 void exact_backward(const AttentionBackwardArgs& a, int64_t b, int64_t kv) {
   const int64_t d = a.head_dim, group = a.heads / a.kv_heads;
-  for (int64_t j = 0; j < a.sequence; ++j)
+  for (int64_t j = 0; j < a.keys; ++j)
     for (int64_t c = 0; c < d; ++c)
-      a.dk.row<double>(b * a.sequence + j)[kv * d + c] = a.dv.row<double>(b * a.sequence + j)[kv * d + c] = 0;
+      a.dk.row<double>(b * a.keys + j)[kv * d + c] = a.dv.row<double>(b * a.keys + j)[kv * d + c] = 0;
   for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
     const auto head = exact_head(a, b, h);
     const auto drop = drop_of(a, b, h);
@@ -75,17 +85,19 @@ void exact_backward(const AttentionBackwardArgs& a, int64_t b, int64_t kv) {
       double delta = 0;
       for (int64_t c = 0; c < d; ++c) delta += out[c] * dout[c], dq[c] = 0;
       seen_keys(a, head, i, [&](int64_t j) {
-        const double* k = a.k.row<double>(head.row0 + j) + head.kv_column;
-        const double* v = a.v.row<double>(head.row0 + j) + head.kv_column;
+        const double* k = a.k.row<double>(head.key_row0 + j) + head.kv_column;
+        const double* v = a.v.row<double>(head.key_row0 + j) + head.kv_column;
         double s = 0, dp = 0;
         for (int64_t c = 0; c < d; ++c) s += q[c] * k[c], dp += dout[c] * v[c];
         const double score = exact_score(a, s * a.scale), part = a.softcap == 0 ? 0 : score / a.softcap;
-        const double p = exp_of(score - a.lse.row<double>(b * a.heads + h)[i]);
-        const double mask = exact_mask(a, drop, i, j), ds = p * (dp * mask - delta) * (1 - part * part) * a.scale;
+        const double p = exp_of(score + exact_bias(a, h, i, j) - a.lse.row<double>(b * a.heads + h)[i]);
+        const double mask = exact_mask(a, drop, i, j), slope = p * (dp * mask - delta),
+                     ds = slope * (1 - part * part) * a.scale;
+        if (!a.d_bias.empty()) a.d_bias.row<double>(h)[j - i + a.sequence - 1] += slope;
         for (int64_t c = 0; c < d; ++c) {
           dq[c] += ds * k[c];
-          a.dk.row<double>(head.row0 + j)[head.kv_column + c] += ds * q[c];
-          a.dv.row<double>(head.row0 + j)[head.kv_column + c] += p * mask * dout[c];
+          a.dk.row<double>(head.key_row0 + j)[head.kv_column + c] += ds * q[c];
+          a.dv.row<double>(head.key_row0 + j)[head.kv_column + c] += p * mask * dout[c];
         }
       });
     }
@@ -100,6 +112,15 @@ void attention_exact_forward_cpu(const AttentionForwardArgs& a) {
 }
 
 void attention_exact_backward_cpu(const AttentionBackwardArgs& a) {
+  if (!a.d_bias.empty()) {  // a thread adds up all sequences of a head
+#pragma omp parallel for num_threads(a.threads) schedule(dynamic, 1)
+    for (int64_t kv = 0; kv < a.kv_heads; ++kv) {
+      const int64_t group = a.heads / a.kv_heads;
+      for (int64_t h = kv * group; h < (kv + 1) * group; ++h) set_zero(a.d_bias.row<double>(h), a.d_bias.cols);
+      for (int64_t b = 0; b < a.batch; ++b) exact_backward(a, b, kv);
+    }
+    return;
+  }
 #pragma omp parallel for num_threads(a.threads) schedule(dynamic, 1)
   for (int64_t u = 0; u < a.batch * a.kv_heads; ++u) exact_backward(a, u / a.kv_heads, u % a.kv_heads);
 }

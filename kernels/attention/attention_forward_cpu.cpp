@@ -14,7 +14,7 @@ struct PackedHead {
 };
 PackedHead packed_head(const AttentionArgs& a, int64_t slot) {
   Bump bump{a.shared + slot * a.shared_part};
-  const int64_t elements = plan::attention_rows(a.sequence) * plan::attention_width(a.head_dim);
+  const int64_t elements = plan::attention_rows(a.keys) * plan::attention_width(a.head_dim);
   float* const keys = bump.take(elements);
   return {keys, bump.take(elements)};
 }
@@ -42,6 +42,17 @@ void cap_scores(const ForwardBuffers& m, const Scores& how, int64_t k0, int64_t 
     for (int64_t q = q0; q < q1; q += lanes) {
       float* at = m.scores + k * tile + q;
       put(at, cap * tanh_of(load(at) * inner));
+    }
+}
+
+// Adds the bias of positions to `inner` times the scores of keys [k0, k1) and queries [q0, q1).
+void add_bias(const ForwardBuffers& m, const TileBias& bias, float inner, int64_t k0, int64_t k1, int64_t q0,
+              int64_t q1) {
+  const Vec factor = broadcast(inner);
+  for (int64_t k = k0; k < k1; ++k)
+    for (int64_t q = q0; q < q1; q += lanes) {
+      float* at = m.scores + k * tile + q;
+      put(at, plus(load(at) * factor, load(bias.at(q - k))));
     }
 }
 
@@ -146,11 +157,14 @@ template <class T, class Beside> void softmax_step(const AttentionForwardArgs& a
   const auto how = scores_of<T>(a);
   const float scale = how.factor;
   alignas(64) float best[tile], base[tile], fresh[tile];
+  TileBias bias;
+  if (a.bias != nullptr) take_bias<true>(a, at.h, at.i * tile, j0, &bias);
   const auto step = [&](int64_t q0, int64_t q1, auto over) {
     over([&](int64_t k0, int64_t k1) {
       tile_product<T, false>(k1 - k0, q1 - q0, words_of<T>(d), keys.first + k0 * keys.pitch, keys.pitch, 1,
                              m.queries + q0, tile, m.scores + k0 * tile + q0, tile, false);
       if (how.cap != 0) cap_scores(m, how, k0, k1, q0, q1);
+      if (a.bias != nullptr) add_bias(m, bias, how.cap != 0 ? 1.0f : how.inner, k0, k1, q0, q1);
       if (!sees_all) hide(m, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
@@ -204,7 +218,8 @@ template <class T> void mix(const ForwardBuffers& m, unsigned parts, int64_t dw,
 
 template <class T> void forward_tile(const AttentionForwardArgs& a, const Place& at, const PackedHead& head,
                                      const ForwardBuffers& m, TeamClock& clock) {
-  const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = at.i * tile, row0 = at.b * a.sequence;
+  const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = at.i * tile, row0 = at.b * a.sequence,
+                key_row0 = at.b * a.keys;
   const auto limits = limits_of(a, at.b, i0);
   const auto drop = drop_of(a, at.b, at.h);
   for (int q = 0; q < tile; ++q) {
@@ -219,14 +234,14 @@ template <class T> void forward_tile(const AttentionForwardArgs& a, const Place&
   over_keys(a, at.h, at.i, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
     const int64_t j0 = j * tile;
     parts &= limits.seen(j0);
-    const int64_t have = least(tile, a.sequence - j0), kv = at.h / (a.heads / a.kv_heads) * d;
+    const int64_t have = least(tile, a.keys - j0), kv = at.h / (a.heads / a.kv_heads) * d;
     const auto rows = [&](const ConstMat& x, const float* packed, int64_t pitch) {
       return packed != nullptr ? Rows{packed + j0 * (dw / steps_of_word<T>), pitch}
-                               : rows_of<T>(x, row0 + j0, kv, have, d, dw, m.rows);
+                               : rows_of<T>(x, key_row0 + j0, kv, have, d, dw, m.rows);
     };
     softmax_step<T>(a, at, m, drop, parts, limits.sees_all(j0), j0, rows(a.k, head.keys, dw / steps_of_word<T>),
                     [&](int64_t k) {
-                      if (head.values == nullptr) fetch<T>(a.v, row0 + j0 + k, kv, d);
+                      if (head.values == nullptr) fetch<T>(a.v, key_row0 + j0 + k, kv, d);
                     });
     mix<T>(m, parts, dw, rows(a.v, head.values, dw));
   });
@@ -261,8 +276,8 @@ constexpr int64_t few_readers = 12;
 // A group is a pair (sequence, key-value head). As many groups as there are slots are computed at a time, and all
 // threads share their tiles.
 template <class T> void forward_pass(const AttentionForwardArgs& a) {
-  const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads, d = a.head_dim,
-                dw = plan::attention_width(d);
+  const int64_t tiles = tiles_of(a), key_tiles = key_tiles_of(a), groups = a.batch * a.kv_heads,
+                group = a.heads / a.kv_heads, d = a.head_dim, dw = plan::attention_width(d);
   const bool listed = a.visibility.by_queries.begin != nullptr;
   const int64_t mean =
       listed ? (a.visibility.by_queries.begin[a.visibility.by_queries.heads * a.visibility.by_queries.tiles] - 1) /
@@ -290,11 +305,11 @@ template <class T> void forward_pass(const AttentionForwardArgs& a) {
     for (int64_t g0 = thin ? groups : 0; g0 < groups; g0 += a.slots) {
       const int64_t count = least(a.slots, groups - g0);
 #pragma omp for schedule(dynamic, 1) nowait
-      for (int64_t u = 0; u < count * tiles; ++u) {
-        const int64_t slot = u / tiles, j0 = u % tiles * tile, b = (g0 + slot) / a.kv_heads,
-                      kv = (g0 + slot) % a.kv_heads, have = least(tile, a.sequence - j0);
+      for (int64_t u = 0; u < count * key_tiles; ++u) {
+        const int64_t slot = u / key_tiles, j0 = u % key_tiles * tile, b = (g0 + slot) / a.kv_heads,
+                      kv = (g0 + slot) % a.kv_heads, have = least(tile, a.keys - j0);
         const auto head = packed_head(a, slot);
-        const int64_t row0 = b * a.sequence + j0;
+        const int64_t row0 = b * a.keys + j0;
         if constexpr (paired<T>) {
           pack_row_words(a.k, row0, kv * d, have, d, dw, head.keys + j0 * (dw / 2));
           pack_column_words(a.v, row0, kv * d, have, d, dw, head.values + j0 * (dw / 2));

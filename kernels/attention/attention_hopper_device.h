@@ -10,12 +10,13 @@ namespace trainyard::kernels {
 namespace {
 
 // Whether to use the kernels for Hopper. They must be switched on, until they have passed the test suite on a device.
-// They need queries that see earlier keys of their document and window, no dropout, and no cap of scores, for whose
-// slope the backward pass has no registers left. Jobs are counted in int.
+// They need queries that see earlier keys of their document and window, no dropout, no cap of scores, for whose slope
+// the backward pass has no registers left, and no bias of positions. Jobs are counted in int.
 template <class Args> bool hopper_fits(const Args& a) {
   constexpr std::int64_t most_tiles = 1 << 29;
   return a.hopper && is_hopper() && gpu::attention_mma_fits(a) && sees_of(a) == Sees::earlier && a.threshold == 0 &&
-         a.softcap == 0 && a.scratch != nullptr && a.batch * a.heads * (a.sequence / 64 + 1) <= most_tiles;
+         a.softcap == 0 && a.bias == nullptr && a.scratch != nullptr &&
+         a.batch * a.heads * (a.sequence / 64 + 1) <= most_tiles;
 }
 // How many of `heads` heads, of `bytes` bytes each, certainly fit the L2 cache together.
 inline int heads_at_once(std::int64_t bytes, std::int64_t heads) {

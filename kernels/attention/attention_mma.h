@@ -16,6 +16,8 @@ bool attention_forward_hopper(const AttentionForwardArgs& args, void* stream, co
 // The backward pass on Hopper, under the same conditions. args.scratch: plan::gpu_attention_backward_scratch_bytes for
 // f32.
 bool attention_backward_hopper(const AttentionBackwardArgs& args, void* stream, const char*& failure);
+// The gradient of the bias of positions, after the products of outputs and their gradients, which are in args.scratch.
+const char* attention_bias_mma(const AttentionBackwardArgs& args, void* stream);
 // args.scratch: plan::gpu_attention_backward_scratch_bytes.
 const char* attention_backward_mma(const AttentionBackwardArgs& args, void* stream);
 

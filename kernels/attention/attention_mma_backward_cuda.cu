@@ -8,17 +8,6 @@
 namespace trainyard::kernels {
 namespace {
 
-// s becomes p (with dropout applied), and dp becomes the gradient of the scaled score, before its cap. lse is in powers
-// of 2. Products with dp still need the scale of scores.
-template <bool Drops, bool Caps> __device__ __forceinline__ void gradients(const Powers& powers, float lse, float delta,
-                                                                           float kept, float& s, float& dp) {
-  if constexpr (Caps) s = tanh_of(s * powers.inner);
-  const float w = exp2_of(s * powers.power - lse);
-  dp = w * ((Drops ? dp * kept : dp) - delta);
-  if constexpr (Caps) dp *= 1.0f - s * s;
-  s = Drops ? w * kept : w;
-}
-
 // What a tile of queries brings along for each of its queries.
 template <Sees S> struct PerQuery {
   float lse[tile], delta[tile];
@@ -93,8 +82,9 @@ __device__ __forceinline__ bool sees_key(const PerQuery<S>& of, int i0, int i, i
 }
 
 // The products of a warp's 16 keys with a tile of queries become probabilities. The products of its values with the
-// output gradients become gradients of scores. Masked: some query does not see some key. Caps: scores have a cap.
-template <bool Masked, bool Drops, bool Caps, Sees S>
+// output gradients become gradients of scores. Masked: some query does not see some key. Shaped: scores have a cap or a
+// bias.
+template <bool Masked, bool Drops, bool Shaped, Sees S>
 __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Position& p, const PerQuery<S>& of, int i0,
                                            int j0, unsigned column, const Powers& powers, float (&s)[tile / 8][4],
                                            float (&dp)[tile / 8][4]) {
@@ -110,8 +100,9 @@ __device__ __forceinline__ void weigh_keys(const AttentionArgs& a, const Positio
         continue;
       }
       const auto kept = kept_scales<Drops>(a, p, i0 + i + e % 2, j / 2 * 2);
-      gradients<Drops, Caps>(powers, lse.v[e % 2], delta.v[e % 2], j % 2 == 0 ? kept.v[0] : kept.v[1], s[n][e],
-                             dp[n][e]);
+      const float bias = Shaped ? bias_of<float>(a, p.h, i0 + i + e % 2, j) * log2_e : 0.0f;
+      gradients<Drops, Shaped>(powers, lse.v[e % 2], bias, delta.v[e % 2], j % 2 == 0 ? kept.v[0] : kept.v[1], s[n][e],
+                               dp[n][e]);
     }
   }
 }
@@ -128,8 +119,8 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
   const auto fetch = [&](const QueryStep& step, int slot) {
     const auto h = kv_head * group + step.m, head = p.b * a.heads + h;
     const int i0 = step.i0;
-    fetch_tile<D>(a, a.q, p.row0, i0, h * D, shared.queries[slot]);
-    fetch_tile<D>(a, a.dout, p.row0, i0, h * D, shared.douts[slot]);
+    fetch_tile<D>(a.sequence, a.q, p.row0, i0, h * D, shared.queries[slot]);
+    fetch_tile<D>(a.sequence, a.dout, p.row0, i0, h * D, shared.douts[slot]);
     close_copies();
     auto& to = shared.per_query[slot];
     for (int i = static_cast<int>(threadIdx.x); i < tile; i += threads) {
@@ -143,12 +134,13 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
   float dk[1][D / 8][4], dv[1][D / 8][4];
   clear(dk), clear(dv);
   if (S == Sees::earlier || tiles.there()) {
-    fetch_tile<D>(a, a.k, p.row0, j0, kv_head * D, shared.keys);
-    fetch_tile<D>(a, a.v, p.row0, j0, kv_head * D, shared.values);
+    fetch_tile<D>(a.keys, a.k, p.key_row0, j0, kv_head * D, shared.keys);
+    fetch_tile<D>(a.keys, a.v, p.key_row0, j0, kv_head * D, shared.values);
     fetch(tiles.now(), 0);
   }
   const float scale = static_cast<float>(a.scale);
   const Powers powers(a);
+  const bool shaped = powers.inner != 0 || a.bias != nullptr;
   constexpr bool keeps = D == 64;
   unsigned of_keys[keeps ? D / 16 : 1][4], of_values[keeps ? D / 16 : 1][4];
   bool first = true;
@@ -184,19 +176,19 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads) 
       for (int r = 0; keeps && r < 4; ++r) x[0][r] = of_values[k][r];
       times_rows<D, 1>(dp, x, douts, k, p);
     }
-    if (powers.inner != 0) weigh_keys<true, Drops, true, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
+    if (shaped) weigh_keys<true, Drops, true, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
     else if (all_see<S>(of, i0, j0, column))
       weigh_keys<false, Drops, false, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
     else weigh_keys<true, Drops, false, S>(a, p, of, i0, j0, column, powers, s[0], dp[0]);
     times_columns<D, 1>(dv, s, douts, p);
     times_columns<D, 1>(dk, dp, queries, p);
   }
-  put_rows<D>(a, a.dk, j0 + 16 * p.warp, kv_head * D, dk[0], scale, scale, p);
-  put_rows<D>(a, a.dv, j0 + 16 * p.warp, kv_head * D, dv[0], 1.0f, 1.0f, p);
+  put_rows<D>({a.dk, p.key_row0, a.keys}, j0 + 16 * p.warp, kv_head * D, dk[0], scale, scale, p);
+  put_rows<D>({a.dv, p.key_row0, a.keys}, j0 + 16 * p.warp, kv_head * D, dv[0], 1.0f, 1.0f, p);
 }
 
 // The same for a warp's 16 queries and a tile of keys; only the gradients of scores are needed.
-template <bool Masked, bool Drops, bool Caps, Sees S>
+template <bool Masked, bool Drops, bool Shaped, Sees S>
 __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Position& p, const Rows<S, 1>& queries,
                                               int own, int j0, unsigned parts, const Powers& powers,
                                               const float (&lse)[2], const float (&delta)[2], float (&s)[tile / 8][4],
@@ -210,8 +202,12 @@ __device__ __forceinline__ void weigh_queries(const AttentionArgs& a, const Posi
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float &sn = s[n][2 * half + e], &dn = dp[n][2 * half + e];
-        if (Masked && !queries.sees(0, half, j + e, n, parts)) dn = 0;
-        else gradients<Drops, Caps>(powers, lse[half], delta[half], kept.v[e], sn, dn);
+        if (Masked && !queries.sees(0, half, j + e, n, parts)) {
+          dn = 0;
+          continue;
+        }
+        const float bias = Shaped ? bias_of<float>(a, p.h, own + p.g + 8 * half, j + e) * log2_e : 0.0f;
+        gradients<Drops, Shaped>(powers, lse[half], bias, delta[half], kept.v[e], sn, dn);
       }
     }
 }
@@ -242,6 +238,7 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads)
   const Rows<S, 1> queries(a, p, own, i0 + tile - 1);
   const float scale = static_cast<float>(a.scale);
   const Powers powers(a);
+  const bool shaped = powers.inner != 0 || a.bias != nullptr;
   int slot = 0;
   for (; tiles.there(); tiles.step(a), slot ^= 1) {
     await_copies();
@@ -263,14 +260,13 @@ template <int D, Sees S, bool Drops> __global__ void __launch_bounds__(threads)
       for (int r = 0; r < 4; ++r) x[0][r] = dout[k][r];
       times_rows<D, 1>(dp, x, values, k, p);
     }
-    if (powers.inner != 0)
-      weigh_queries<true, Drops, true>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
+    if (shaped) weigh_queries<true, Drops, true>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
     else if (queries.all(j0, parts))
       weigh_queries<false, Drops, false>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
     else weigh_queries<true, Drops, false>(a, p, queries, own, j0, parts, powers, lse, delta, s[0], dp[0]);
     times_columns<D, 1>(dq, dp, keys, p);
   }
-  put_rows<D>(a, a.dq, own, p.h * D, dq[0], scale, scale, p);
+  put_rows<D>({a.dq, p.row0, a.sequence}, own, p.h * D, dq[0], scale, scale, p);
 }
 
 // delta[b * heads + h][i] = out . dout; D / 8 lanes share a row.
@@ -301,10 +297,10 @@ template <int D, Sees S> const char* backward(const AttentionBackwardArgs& a, vo
   static_assert(sizeof(KeysShared<D, S>) <= most_bytes<D>);
   return with_dropout(a, [&]<bool Drops>() {
     TRAINYARD_LAUNCH_SHARED((keys_kernel<D, S, Drops>), static_cast<int>(sizeof(KeysShared<D, S>)),
-                            grid_of(a, a.kv_heads, tile), threads, stream, a);
-    TRAINYARD_LAUNCH_SHARED((queries_kernel<D, S, Drops>), two_pairs_bytes<D>, grid_of(a, a.heads, tile), threads,
-                            stream, a);
-    return launch_failure();
+                            grid_of(a, a.keys, a.kv_heads, tile), threads, stream, a);
+    TRAINYARD_LAUNCH_SHARED((queries_kernel<D, S, Drops>), two_pairs_bytes<D>, grid_of(a, a.sequence, a.heads, tile),
+                            threads, stream, a);
+    return a.d_bias.empty() ? launch_failure() : gpu::attention_bias_mma(a, stream);
   });
 }
 template <int D> const char* backward(const AttentionBackwardArgs& a, void* stream) {

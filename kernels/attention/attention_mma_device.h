@@ -14,34 +14,36 @@ template <int D> constexpr int pitch = D + 8;  // 8 more, so that rows fall into
 template <int D> constexpr int tile_elements = tile* pitch<D>;
 
 struct Position {
-  std::int64_t b, h, kv, row0;
+  std::int64_t b, h, kv, row0, key_row0;
   int warp, lane, g, t;  // g, t: as in gpu_mma.h
 };
 __device__ Position position_of(const AttentionArgs& a, std::int64_t h) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t b = blockIdx.z;
-  return {b,        h,       h / (a.heads / a.kv_heads), b * a.sequence, static_cast<int>(threadIdx.x) / 32, lane,
-          lane / 4, lane % 4};
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  return {b, h, h / (a.heads / a.kv_heads), b * a.sequence, b * a.keys, warp, lane, lane / 4, lane % 4};
 }
 
-// Starts the copy of rows [first, first + tile) of one head. Rows past the sequence's end become zero.
-template <int D, int W = warps> __device__ void fetch_tile(const AttentionArgs& a, const ConstMat& x, std::int64_t row0,
-                                                           int first, std::int64_t column, b16* to) {
+// Starts the copy of rows [first, first + tile) of one head of a sequence, which has `rows` rows from row0 on. Other
+// rows become zero. Before: first may be below 0.
+template <int D, int W = warps, bool Before = false> __device__ void fetch_tile(std::int64_t rows, const ConstMat& x,
+                                                                                std::int64_t row0, int first,
+                                                                                std::int64_t column, b16* to) {
   constexpr int at_once = 32 * W / (D / 8);  // rows copied at once
   const int r = static_cast<int>(threadIdx.x) / (D / 8), c = static_cast<int>(threadIdx.x) % (D / 8) * 8;
-  const int left = static_cast<int>(a.sequence) - first - r;
+  const int left = static_cast<int>(rows) - first - r;
   const b16* from = x.row<b16>(row0 + first + r) + column + c;
   b16* into = to + r * pitch<D> + c;
 #pragma unroll
   for (int k = 0; k < tile / at_once; ++k, from += at_once * x.pitch)
-    copy_16(into + k * at_once * pitch<D>, from, k * at_once < left);
+    copy_16(into + k * at_once * pitch<D>, from, k * at_once < left && (!Before || first + r + k * at_once >= 0));
 }
 
 // The same for the tiles of keys and of values, one behind the other, as one group of copies.
-template <int D, int W = warps>
+template <int D, int W = warps, bool Before = false>
 __device__ __forceinline__ void fetch_pair(const AttentionArgs& a, const Position& p, int first, b16* to) {
-  fetch_tile<D, W>(a, a.k, p.row0, first, p.kv * D, to);
-  fetch_tile<D, W>(a, a.v, p.row0, first, p.kv * D, to + tile_elements<D>);
+  fetch_tile<D, W, Before>(a.keys, a.k, p.key_row0, first, p.kv * D, to);
+  fetch_tile<D, W, Before>(a.keys, a.v, p.key_row0, first, p.kv * D, to + tile_elements<D>);
   close_copies();
 }
 
@@ -50,7 +52,7 @@ template <int D>
 __device__ __forceinline__ void take_rows(const b16* from, int row, int k, const Position& p, unsigned (&a)[4]) {
   load_tiles(a, from + (row + p.lane % 16) * pitch<D> + 16 * k + p.lane / 16 * 8);
 }
-// The same from device memory, once for a whole loop. Rows past the sequence's end are zero.
+// The same for queries from device memory, once for a whole loop. Queries past the sequence's end are zero.
 template <int D> __device__ void fetch_rows(const AttentionArgs& a, const ConstMat& x, int first, std::int64_t column,
                                             const Position& p, unsigned (&out)[D / 16][4]) {
 #pragma unroll
@@ -119,6 +121,29 @@ __device__ __forceinline__ Two kept_scales(const AttentionArgs& a, const Positio
            (upper ? words.w[3] : words.w[1]) >= a.threshold ? a.keep_scale : 0.0f}};
 }
 
+// How products become powers of 2. With a cap, the powers are power tanh(inner product), otherwise power product. A
+// bias of positions, times log2_e, is added to that.
+struct Powers {
+  float power, inner = 0;  // inner 0: there is no cap
+  __device__ __forceinline__ explicit Powers(const AttentionArgs& a)
+      : power(static_cast<float>(a.softcap == 0 ? a.scale : a.softcap) * log2_e),
+        inner(a.softcap == 0 ? 0.0f : static_cast<float>(a.scale / a.softcap)) {}
+};
+
+// In the backward pass s becomes p (with dropout applied), and dp becomes the gradient of the scaled score, before its
+// cap. lse is in powers of 2. Products with dp still need the scale of scores. Shaped: whether scores have a cap or a
+// bias; `bias` is its value in powers of 2. OfBias: dp becomes the gradient of the score behind the cap.
+template <bool Drops, bool Shaped, bool OfBias = false>
+__device__ __forceinline__ void gradients(const Powers& powers, float lse, float bias, float delta, float kept,
+                                          float& s, float& dp) {
+  const bool caps = Shaped && powers.inner != 0;
+  if (caps) s = tanh_of(s * powers.inner);
+  const float w = exp2_of(s * powers.power - (Shaped ? lse - bias : lse));
+  dp = w * ((Drops ? dp * kept : dp) - delta);
+  if (caps && !OfBias) dp *= 1.0f - s * s;
+  s = Drops ? w * kept : w;
+}
+
 template <int M, int N> __device__ __forceinline__ void clear(float (&c)[M][N][4]) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
@@ -127,18 +152,23 @@ template <int M, int N> __device__ __forceinline__ void clear(float (&c)[M][N][4
       for (int e = 0; e < 4; ++e) c[m][n][e] = 0;
 }
 
+// Rows of a matrix that belong to a sequence: `rows` from row0 on.
+struct RowsOf {
+  const Mat& x;
+  std::int64_t row0, rows;
+};
 // Stores rows [first, first + 16) of a head from results. Each lane's pairs are neighbours in memory.
-template <int D> __device__ void put_rows(const AttentionArgs& a, const Mat& x, int first, std::int64_t column,
-                                          const float (&c)[D / 8][4], float low, float high, const Position& p) {
+template <int D> __device__ void put_rows(const RowsOf& to, int first, std::int64_t column, const float (&c)[D / 8][4],
+                                          float low, float high, const Position& p) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const auto row = first + p.g + 8 * half;
-    if (row >= a.sequence) continue;
-    b16* to = x.row<b16>(p.row0 + row) + column + 2 * p.t;
+    if (row >= to.rows) continue;
+    b16* at = to.x.row<b16>(to.row0 + row) + column + 2 * p.t;
     const float scale = half == 0 ? low : high;
 #pragma unroll
     for (int n = 0; n < D / 8; ++n)
-      *reinterpret_cast<unsigned*>(to + 8 * n) = pack_bf16(c[n][2 * half] * scale, c[n][2 * half + 1] * scale);
+      *reinterpret_cast<unsigned*>(at + 8 * n) = pack_bf16(c[n][2 * half] * scale, c[n][2 * half + 1] * scale);
   }
 }
 
@@ -147,14 +177,6 @@ template <int D> __device__ void put_rows(const AttentionArgs& a, const Mat& x, 
 __device__ __forceinline__ int start_of(const AttentionArgs& a, const Position& p, int i) {
   return begin_of(a, p.row0, i < a.sequence ? i : static_cast<int>(a.sequence) - 1);
 }
-
-// How products become powers of 2. With a cap, the powers are power tanh(inner product), otherwise power product.
-struct Powers {
-  float power, inner = 0;  // inner 0: there is no cap
-  __device__ __forceinline__ explicit Powers(const AttentionArgs& a)
-      : power(static_cast<float>(a.softcap == 0 ? a.scale : a.softcap) * log2_e),
-        inner(a.softcap == 0 ? 0.0f : static_cast<float>(a.scale / a.softcap)) {}
-};
 
 // Which keys the queries of a warp see: M blocks of 16 queries from `own` on. A lane handles rows g and g + 8 of each
 // block. n means the keys [8 n, 8 n + 8) of a tile.
@@ -236,8 +258,9 @@ template <class Body> const char* with_dropout(const AttentionArgs& a, const Bod
   return a.threshold != 0 ? body.template operator()<true>() : body.template operator()<false>();
 }
 
-inline dim3 grid_of(const AttentionArgs& a, std::int64_t heads, int rows) {
-  return dim3(static_cast<unsigned>((a.sequence + rows - 1) / rows), static_cast<unsigned>(heads),
+// Blocks of `rows` rows of `length`, for each head and sequence.
+inline dim3 grid_of(const AttentionArgs& a, std::int64_t length, std::int64_t heads, int rows) {
+  return dim3(static_cast<unsigned>((length + rows - 1) / rows), static_cast<unsigned>(heads),
               static_cast<unsigned>(a.batch));
 }
 

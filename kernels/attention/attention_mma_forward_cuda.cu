@@ -66,6 +66,22 @@ template <int M> __device__ __forceinline__ void cap(float (&s)[M][tile / 8][4],
       for (int e = 0; e < 4; ++e) s[m][n][e] = tanh_of(s[m][n][e] * inner);
 }
 
+// Products, or what the cap leaves of them, become powers of 2 with the bias of positions. `own`: the warp's first
+// query.
+template <int M> __device__ __forceinline__ void add_bias(const AttentionArgs& a, const Position& p, int own, int j0,
+                                                          float power, float (&s)[M][tile / 8][4]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < tile / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float bias =
+            bias_of<float>(a, p.h, own + 16 * m + p.g + e / 2 * 8, j0 + 8 * n + 2 * p.t + e % 2) * log2_e;
+        s[m][n][e] = s[m][n][e] * power + bias;
+      }
+}
+
 // Grid: tiles of queries, heads, sequences. Shared memory: two pairs of tiles of keys and values.
 template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32 * W)
     forward_kernel(AttentionForwardArgs a) {
@@ -89,7 +105,7 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
   }
   const Rows<S, M> queries(a, p, own, last);
   const Powers powers(a);
-  const float scale = powers.power;
+  const float scale = a.bias == nullptr ? powers.power : 1.0f;
   int slot = 0;
   for (; tiles.there(); tiles.step(a), slot ^= 1) {
     await_copies();
@@ -111,6 +127,7 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
       times_rows<D, M>(s, x, keys, k, p);
     }
     if (powers.inner != 0) cap(s, powers.inner);
+    if (a.bias != nullptr) add_bias(a, p, own, j0, powers.power, s);
     if (queries.all(j0, parts)) weigh<false, Drops, D>(a, p, queries, own, j0, parts, scale, s, top, sum, out);
     else weigh<true, Drops, D>(a, p, queries, own, j0, parts, scale, s, top, sum, out);
     times_columns<D, M>(out, s, values, p);
@@ -121,7 +138,8 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int step = 1; step < 4; step *= 2) sum[m][half] += __shfl_xor_sync(0xffffffffu, sum[m][half], step);
-    put_rows<D>(a, a.out, own + 16 * m, p.h * D, out[m], divisor<S>(sum[m][0]), divisor<S>(sum[m][1]), p);
+    put_rows<D>({a.out, p.row0, a.sequence}, own + 16 * m, p.h * D, out[m], divisor<S>(sum[m][0]),
+                divisor<S>(sum[m][1]), p);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const auto i = own + 16 * m + p.g + 8 * half;
@@ -135,7 +153,7 @@ template <int D, Sees S, int W, bool Drops> __global__ void __launch_bounds__(32
 template <int D, Sees S, int W> const char* launch(const AttentionForwardArgs& a, void* stream) {
   return with_dropout(a, [&]<bool Drops>() {
     TRAINYARD_LAUNCH_SHARED((forward_kernel<D, S, W, Drops>), two_pairs_bytes<D>,
-                            grid_of(a, a.heads, 16 * blocks_of_warp<D> * W), 32 * W, stream, a);
+                            grid_of(a, a.sequence, a.heads, 16 * blocks_of_warp<D> * W), 32 * W, stream, a);
     return launch_failure();
   });
 }

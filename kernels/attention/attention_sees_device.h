@@ -45,12 +45,21 @@ __device__ __forceinline__ int begin_of(const AttentionArgs& a, std::int64_t row
 __device__ __forceinline__ Keys keys_of(const AttentionArgs& a, std::int64_t row0, int i) {
   const int length = static_cast<int>(a.sequence), query = i < length ? i : length - 1;
   const int ahead = query + 1 + (a.visibility.causal ? 0 : static_cast<int>(a.reach));
-  int end = ahead < length ? ahead : length;
+  int end = ahead < static_cast<int>(a.keys) ? ahead : static_cast<int>(a.keys);
   if (a.key_end != nullptr) {
     const int limit = a.key_end[row0 + query];
     end = limit < end ? limit : end;
   }
   return {begin_of(a, row0, query), end};
+}
+
+// The bias of positions of query i and key j of head h; 0 without one. F: the type of statistics. Queries and keys past
+// a sequence's end count as its last.
+template <class F>
+__device__ __forceinline__ F bias_of(const AttentionArgs& a, std::int64_t h, std::int64_t i, std::int64_t j) {
+  if (a.bias == nullptr) return F(0);
+  const auto query = i < a.sequence ? i : a.sequence - 1, key = j < a.keys ? j : a.keys - 1;
+  return static_cast<const F*>(a.bias)[h * (a.sequence + a.keys - 1) + key - query + a.sequence - 1];
 }
 
 // The first n of [from, to) for which far(n) holds, or `to`. If far(n) holds, it holds for all later n.
@@ -91,6 +100,12 @@ __device__ TileWalk walk_of(const AttentionArgs& a, const TileView& list, std::i
   if (w.n < w.end && list.other[w.end - 1] >= end)
     w.end = first_far(w.n, w.end, [&](int n) { return list.other[n] >= end; });
   return w;
+}
+
+// The parts that a list has of a tile of queries and a tile of keys.
+__device__ unsigned parts_at(const AttentionArgs& a, std::int64_t h, int queries, int keys) {
+  const auto at = walk_of(a, a.visibility.by_queries, h, queries, keys, keys + 1).take(a.visibility.by_queries);
+  return at.tile == keys ? at.parts : 0;
 }
 
 // The tiles of keys that any query of [i0, end) may see. With lists, these queries belong to one tile.

@@ -29,6 +29,10 @@ struct Visibility {
 // of probabilities: the pair (query i, key j) of head h in the sequence with global ordinal S has the random number
 // word j % 4 of random_words(seed + S * 0x9E3779B97F4A7C15, site + h, i * 2^32 + j / 4).
 // The pair is kept, and scaled by 1 / (1 - p), if this word is at least floor(p * 2^32).
+//
+// The keys may belong to another sequence, as where a decoder attends to an encoder's output. Then document_start and
+// key_end, [b, T], name keys of that sequence. If there are not as many keys as queries, attention is not causal, and
+// has neither window nor lists.
 struct AttentionShape {
   std::int64_t batch = 1, sequence = 1, heads = 1, kv_heads = 1, head_dim = 1;
   double scale = 1;  // of scores; above 0
@@ -39,7 +43,20 @@ struct AttentionShape {
   // the sequence. Like document_start, it never decreases within a sequence.
   const std::int32_t* key_end = nullptr;
   Visibility visibility = {};
-  double softcap = 0;  // c: a scaled score s counts as c tanh(s / c); 0: as s (Gemma Team 2024, "Gemma 2")
+  double softcap = 0;             // c: a scaled score s counts as c tanh(s / c); 0: as s (Gemma Team 2024, "Gemma 2")
+  std::int64_t key_sequence = 0;  // keys of each sequence; 0: as many as queries
+  // A bias of relative positions (Raffel et al. 2020): bias[h][j - i + sequence - 1] is added to the scaled score of
+  // query i and key j, after the cap and before the mask. [heads, distance_count] in the dtype of statistics, dense;
+  // nullptr: none.
+  const void* bias = nullptr;
 };
+
+inline constexpr std::int64_t key_count(const AttentionShape& s) {
+  return s.key_sequence > 0 ? s.key_sequence : s.sequence;
+}
+// A key's distance from a query goes from 1 - sequence to key_count - 1.
+inline constexpr std::int64_t distance_count(const AttentionShape& s) {
+  return s.sequence + key_count(s) > 0 ? s.sequence + key_count(s) - 1 : 0;
+}
 
 }  // namespace trainyard::kernels

@@ -19,6 +19,7 @@ constexpr unsigned whole = plan::whole_tile;
 inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 inline int64_t most(int64_t x, int64_t y) { return x < y ? y : x; }
 inline int64_t tiles_of(const AttentionArgs& a) { return (a.sequence + tile - 1) / tile; }
+inline int64_t key_tiles_of(const AttentionArgs& a) { return (a.keys + tile - 1) / tile; }
 
 // A bump pointer over one thread's part of the scratch, or over the shared memory of one key-value head.
 struct Bump {
@@ -64,7 +65,7 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
   for (int r = 0; r < l.rows; ++r) {
     const int64_t at = b * a.sequence + i0 + r;
     const int64_t start = most(most(0, a.document_start[at]), i0 + r - a.reach);
-    int64_t end = a.visibility.causal ? i0 + r + 1 : least(a.sequence, i0 + r + a.reach + 1);
+    int64_t end = a.visibility.causal ? i0 + r + 1 : least(a.keys, i0 + r + a.reach + 1);
     if (a.key_end != nullptr) end = least(end, a.key_end[at]);
     if (end > start) {
       l.lo[r] = static_cast<std::int32_t>(start), l.hi[r] = static_cast<std::int32_t>(end);
@@ -241,15 +242,31 @@ inline void turn(const float* __restrict rows, int64_t dw, float* __restrict out
     }
 }
 
-// How products of queries and keys become scores. With a cap, scores are cap tanh(inner product).
+// How products of queries and keys become scores. With a cap, scores are cap tanh(inner product), without a cap but
+// with a bias of positions inner product. The bias is added to that.
 struct Scores {
   float factor;          // that products still need: queries of paired operands are packed without it
   float inner, cap = 0;  // cap 0: there is none
 };
 template <class T> Scores scores_of(const AttentionArgs& a) {
   const float factor = paired<T> ? static_cast<float>(a.scale) : 1.0f;
-  if (a.softcap == 0) return {factor, 0};
+  if (a.softcap == 0) return a.bias == nullptr ? Scores{factor, 0} : Scores{1, factor};
   return {1, static_cast<float>((paired<T> ? a.scale : 1.0) / a.softcap), static_cast<float>(a.softcap)};
+}
+
+// The bias of positions in a tile: at(k - q) is for query q and key k of the tile. Where queries or keys end, it is 0.
+// Forward reads registers of queries, whose distances descend, so it has the values in reverse: at(q - k).
+struct TileBias {
+  alignas(64) float values[2 * tile];
+  const float* at(int64_t distance) const { return values + distance + (tile - 1); }
+};
+template <bool reverse> void take_bias(const AttentionArgs& a, int64_t h, int64_t i0, int64_t j0, TileBias* to) {
+  const int64_t distances = a.sequence + a.keys - 1, first = j0 - i0 + a.sequence - 1;
+  const float* from = static_cast<const float*>(a.bias) + h * distances;
+  for (int64_t n = 0; n < 2 * tile; ++n) {
+    const int64_t index = first + (reverse ? tile - 1 - n : n - (tile - 1));
+    to->values[n] = index >= 0 && index < distances ? from[index] : 0.0f;
+  }
 }
 
 // Scores of keys in [lo, hi); minus infinity for other keys.

@@ -22,10 +22,11 @@ constexpr const char *products = "products", *attention = "attention", *rows = "
                      *cross_entropy = "cross entropy", *optimizer = "optimizer", *others = "other kernels";
 
 // The parts of kernels, by how their names begin.
-constexpr std::array<std::pair<std::string_view, const char*>, 25> parts_of_names{{
+constexpr std::array<std::pair<std::string_view, const char*>, 26> parts_of_names{{
     {"gemm", products},
     {"grouped_", products},
     {"attention_", attention},
+    {"relative_positions_", attention},
     {"norm_", rows},
     {"head_norm_", rows},
     {"activation", rows},

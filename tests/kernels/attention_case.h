@@ -1,4 +1,5 @@
-// Cases of attention: which parts of 16 x 16 pairs exist, the tile lists of these parts, documents and padding.
+// Cases of attention: which parts of 16 x 16 pairs exist, the tile lists of these parts, documents and padding, and
+// keys of another sequence.
 #pragma once
 
 #include "kernels/attention/attention.h"
@@ -11,7 +12,7 @@
 
 namespace trainyard::test {
 
-// Two sequences of T tokens.
+// Two sequences of T tokens, with as many keys or `keys` others.
 struct AttentionCase {
   std::int64_t T = 1, heads = 1, kv = 1, d = 8;
   bool causal = true;
@@ -23,6 +24,11 @@ struct AttentionCase {
   std::uint64_t seed = 1;
   std::int64_t window = 0;  // tokens; 0: none
   double softcap = 0;       // 0: none
+  std::int64_t keys = 0;    // 0: as many as tokens
+  bool biased = false;      // whether scores have a bias of positions
+
+  std::int64_t key_count() const { return keys > 0 ? keys : T; }
+  std::int64_t distances() const { return T + key_count() - 1; }
 };
 
 // Which parts of 16 x 16 pairs exist, for `heads` heads of a model, or one set for all heads.
@@ -84,8 +90,23 @@ struct AttentionSpans {
   std::vector<std::int32_t> start, end;
   bool ends;  // anywhere but at the end of the sequence
   explicit AttentionSpans(const AttentionCase& c)
-      : start(static_cast<std::size_t>(2 * c.T), 0), end(start.size(), static_cast<std::int32_t>(c.T)),
+      : start(static_cast<std::size_t>(2 * c.T), 0), end(start.size(), static_cast<std::int32_t>(c.key_count())),
         ends(c.padded || (c.documents && !c.causal)) {
+    if (c.keys > 0) {
+      if (c.documents)  // three pairs of documents in the first sequence
+        for (std::int64_t i = 0; i < c.T; ++i) {
+          const auto at = static_cast<std::size_t>(i), of = static_cast<std::size_t>(i * 3 / c.T);
+          const std::int64_t borders[] = {0, c.keys / 4, c.keys / 2, c.keys};
+          start[at] = static_cast<std::int32_t>(borders[of]), end[at] = static_cast<std::int32_t>(borders[of + 1]);
+        }
+      if (c.padded)  // the second sequence has few keys, and its last queries see none
+        for (std::int64_t i = 0; i < c.T; ++i) {
+          const auto at = static_cast<std::size_t>(c.T + i);
+          end[at] = static_cast<std::int32_t>((c.keys + 1) / 2);
+          if (i > c.T / 2) start[at] = end[at];
+        }
+      return;
+    }
     const auto cut = c.T / 3;  // a document ends here in the first sequence
     if (c.documents)
       for (std::int64_t i = 0; i < c.T; ++i) {

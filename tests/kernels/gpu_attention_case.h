@@ -48,7 +48,7 @@ constexpr auto hopper = "9.0", ampere = "8.0";
 struct Problem {
   AttentionCase c;
   DType t;
-  MatrixBuffer q, k, v, dout, out, lse, dq, dk, dv;
+  MatrixBuffer q, k, v, dout, out, lse, dq, dk, dv, bias, d_bias;
   AttentionSpans spans;
   AttentionParts parts;
   AttentionLists lists;
@@ -57,10 +57,13 @@ struct Problem {
   Problem(const AttentionCase& c, DType t, Units units) : Problem(c, t, units, AttentionParts(c)) {}
   Problem(const AttentionCase& c, DType t, Units units, AttentionParts drawn)
       : c(c), t(t), q(t, 2 * c.T, c.heads * c.d, units == Units::plain ? 3 : 8),
-        k(t, 2 * c.T, c.kv * c.d, units == Units::plain ? 1 : 16), v(t, 2 * c.T, c.kv * c.d),
+        k(t, 2 * c.key_count(), c.kv * c.d, units == Units::plain ? 1 : 16), v(t, 2 * c.key_count(), c.kv * c.d),
         dout(t, 2 * c.T, c.heads * c.d), out(t, 2 * c.T, c.heads * c.d, units == Units::plain ? 2 : 8),
         lse(accumulation(t), 2 * c.heads, c.T), dq(t, 2 * c.T, c.heads * c.d, units == Units::plain ? 1 : 8),
-        dk(t, 2 * c.T, c.kv * c.d), dv(t, 2 * c.T, c.kv * c.d), spans(c), parts(std::move(drawn)), lists(parts) {
+        dk(t, 2 * c.key_count(), c.kv * c.d), dv(t, 2 * c.key_count(), c.kv * c.d),
+        bias(accumulation(t), c.heads, c.distances()), d_bias(accumulation(t), c.heads, c.distances(), 3), spans(c),
+        parts(std::move(drawn)), lists(parts) {
+    bias.fill(c.seed + 4);
     q.fill(c.seed), k.fill(c.seed + 1), v.fill(c.seed + 2), dout.fill(c.seed + 3);
   }
 
@@ -68,7 +71,8 @@ struct Problem {
     kernels::AttentionShape s{2, c.T, c.heads, c.kv, c.d, c.d < 64 ? 0.5 : 0.15, c.dropout, 99, 1234};
     s.samples = place.raw(samples);
     s.visibility.causal = c.causal, s.visibility.first_head = c.first_head;
-    s.visibility.window = c.window, s.softcap = c.softcap;
+    s.visibility.window = c.window, s.softcap = c.softcap, s.key_sequence = c.keys;
+    if (c.biased) s.bias = place(bias).data;
     if (spans.ends) s.key_end = place.raw(spans.end);
     if (c.list_heads > 0) {
       s.visibility.by_queries = there(place, lists.by_queries);
@@ -88,7 +92,8 @@ struct Problem {
                                                .dout = place(dout),
                                                .dq = place(dq),
                                                .dk = place(dk),
-                                               .dv = place(dv)});
+                                               .dv = place(dv),
+                                               .d_bias = c.biased ? place(d_bias) : base::View{}});
     place.fetch();
   }
   void run(Place::Kind kind) {
@@ -107,11 +112,12 @@ void same_bits(const Problem& a, const Problem& b) {
   ASSERT_EQ(a.dq.bytes, b.dq.bytes);
   ASSERT_EQ(a.dk.bytes, b.dk.bytes);
   ASSERT_EQ(a.dv.bytes, b.dv.bytes);
+  ASSERT_EQ(a.d_bias.bytes, b.d_bias.bytes);
 }
 
 void equals_the_cpu(const AttentionCase& c, Units units, const std::vector<DType>& dtypes) {
-  SCOPED_TRACE(::testing::Message() << c.T << " tokens, " << c.heads << " heads of " << c.d
-                                    << (c.causal ? ", causal" : ", both ways") << ", seed " << c.seed);
+  SCOPED_TRACE(::testing::Message() << c.T << " tokens, " << c.key_count() << " keys, " << c.heads << " heads of "
+                                    << c.d << (c.causal ? ", causal" : ", both ways") << ", seed " << c.seed);
   // Plain units multiply their operands in f32, without rounding them to bf16 first.
   const auto isa = kernels::active_isa();
   if (units == Units::plain) kernels::set_isa(kernels::base_of(isa));
@@ -122,7 +128,9 @@ void equals_the_cpu(const AttentionCase& c, Units units, const std::vector<DType
         for (std::int64_t h = 0; h < p.lse.rows; ++h)  // finite numbers, to be compared within a tolerance
           for (std::int64_t i = 0; i < c.T; ++i)
             if (p.lse(h, i) == std::numeric_limits<double>::infinity()) p.lse.set(h, i, 1e6);
-        return Outputs{p.out, p.lse, p.dq, p.dk, p.dv};
+        Outputs results{p.out, p.lse, p.dq, p.dk, p.dv};
+        if (c.biased) results.push_back(p.d_bias);
+        return results;
       },
       Same::tolerance, dtypes);
   kernels::set_isa(isa);

@@ -1,9 +1,7 @@
-// Every operation refuses an operand of a type that its kernel would misread, and names the operand. Those of experts
-// are in types_experts_test.cpp.
+// Every operation refuses an operand of a type that its kernel would misread, and names the operand. Those of
+// attention and of experts are in types_attention_test.cpp and types_experts_test.cpp.
 #include "kernels/activation/activation.h"
 #include "kernels/adafactor/adafactor.h"
-#include "kernels/attention/attention.h"
-#include "kernels/cached_attention/cached_attention.h"
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
@@ -15,7 +13,6 @@
 #include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/norm/norm.h"
 #include "kernels/ordered_sum/ordered_sum.h"
-#include "kernels/rotary/rotary.h"
 #include "kernels/square_sum/square_sum.h"
 #include "kernels/update/trust_ratio.h"
 #include "kernels/update/update.h"
@@ -161,53 +158,6 @@ TEST(OperandTypes, Muon) {
                  kernels::update(e, {.rule = kernels::Muon{}, .gradient = v[1], .parameter = v[0], .working = v[2]});
                });
   expect_types("newton_schulz", {{"x", {2, 3}, f}}, [](auto& e, const auto& v) { kernels::newton_schulz(e, v[0], 1); });
-}
-
-TEST(OperandTypes, Attention) {
-  with_each_type([](DType t, DType g) {
-    kernels::AttentionShape s;
-    s.batch = 1, s.sequence = 2, s.heads = 2, s.kv_heads = 1, s.head_dim = 4;
-    const std::vector<Operand> forward{lead("q", {2, 8}, t), {"k", {2, 4}, t},
-                                       {"v", {2, 4}, t},     {"document_start", {1, 2}, DType::i32},
-                                       {"out", {2, 8}, t},   {"lse", {2, 2}, g}};
-    expect_types(
-        "attention_forward", forward,
-        [&](auto& e, const auto& v) {
-          kernels::attention_forward(
-              e, {.shape = s, .q = v[0], .k = v[1], .v = v[2], .document_start = v[3], .out = v[4], .lse = v[5]});
-        },
-        Rows::some);
-    auto backward = forward;
-    for (const auto& o : {Operand{"dout", {2, 8}, t}, {"dq", {2, 8}, t}, {"dk", {2, 4}, t}, {"dv", {2, 4}, t}})
-      backward.push_back(o);
-    expect_types(
-        "attention_backward", backward,
-        [&](auto& e, const auto& v) {
-          kernels::attention_backward(e, {.shape = s,
-                                          .q = v[0],
-                                          .k = v[1],
-                                          .v = v[2],
-                                          .document_start = v[3],
-                                          .out = v[4],
-                                          .lse = v[5],
-                                          .dout = v[6],
-                                          .dq = v[7],
-                                          .dk = v[8],
-                                          .dv = v[9]});
-        },
-        Rows::some);
-    expect_types("cached_attention", {lead("q", {1, 8}, t), {"k", {3, 4}, t}, {"v", {3, 4}, t}, {"out", {1, 8}, t}},
-                 [](auto& e, const auto& v) {
-                   kernels::cached_attention(
-                       e, {.q = v[0], .k = v[1], .v = v[2], .heads = 2, .kv_heads = 1, .scale = 1, .out = v[3]});
-                 });
-    for (const bool inverse : {false, true})
-      expect_types(inverse ? "rotary_backward" : "rotary_forward",
-                   {{"x", {2, 8}, t, working}, {"positions", {1, 2}, DType::i32}}, [&](auto& e, const auto& v) {
-                     (inverse ? kernels::rotary_backward : kernels::rotary_forward)(e, v[0], v[1],
-                                                                                    {.heads = 2, .head_dim = 4});
-                   });
-  });
 }
 
 TEST(OperandTypes, Copies) {
@@ -426,32 +376,6 @@ TEST(OperandTypes, Products) {
     expect_types("linear_backward_weight",
                  {lead("dy", {2, 6}, t), {"x", {2, 4}, t}, {"dweight", {6, 4}, g, same_sums(t)}, {"dbias", {6}, g}},
                  [](auto& e, const auto& v) { kernels::linear_backward_weight(e, v[0], v[1], v[2], v[3]); });
-  });
-}
-
-TEST(OperandShapes, AttentionWithoutSequences) {
-  with_each_type([](DType t, DType g) {
-    kernels::AttentionShape s;
-    s.batch = 0, s.sequence = 2, s.heads = 2, s.kv_heads = 1, s.head_dim = 4;
-    const Operand q{"q", {2, 8}, t}, k{"k", {2, 4}, t}, v{"v", {2, 4}, t}, start{"document_start", {2, 2}, DType::i32},
-        out{"out", {2, 8}, t}, lse{"lse", {2, 2}, g};
-    expect_no_rows("attention_forward", {q, k, v, start, out, lse}, [&](auto& e, const auto& x) {
-      kernels::attention_forward(
-          e, {.shape = s, .q = x[0], .k = x[1], .v = x[2], .document_start = x[3], .out = x[4], .lse = x[5]});
-    });
-    expect_no_rows("attention_backward", {q, k, v, start, out, lse, q, q, k, v}, [&](auto& e, const auto& x) {
-      kernels::attention_backward(e, {.shape = s,
-                                      .q = x[0],
-                                      .k = x[1],
-                                      .v = x[2],
-                                      .document_start = x[3],
-                                      .out = x[4],
-                                      .lse = x[5],
-                                      .dout = x[6],
-                                      .dq = x[7],
-                                      .dk = x[8],
-                                      .dv = x[9]});
-    });
   });
 }
 

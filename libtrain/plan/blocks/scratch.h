@@ -112,8 +112,8 @@ constexpr std::int64_t cross_entropy_shared_scratch_bytes(std::int64_t c, std::i
 constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t width) { return base::aligned(n * width * 8); }
 
 // CPU attention works on pairs of a sequence and a key-value head, `groups` in all, and on as many at a time as there
-// are threads. Each needs rows in f32: in forward its keys and values, in backward the gradients of the queries of its
-// `group` heads. Each thread has tiles of 64 queries by 64 keys. Linear in the sequence. f64 needs less.
+// are threads. Each needs rows in f32: in forward its `keys` keys and values, in backward the gradients of the queries
+// of its `group` heads. Each thread has tiles of 64 queries by 64 keys. Linear in the sequence. f64 needs less.
 constexpr std::int64_t attention_rows(std::int64_t sequence) { return base::round_up(sequence, 64); }
 constexpr std::int64_t attention_width(std::int64_t head_dim) { return base::round_up(head_dim, 16); }
 constexpr std::int64_t attention_slots(std::int64_t groups, int threads) {
@@ -122,30 +122,36 @@ constexpr std::int64_t attention_slots(std::int64_t groups, int threads) {
 constexpr std::int64_t attention_packed_bytes(std::int64_t sequence, std::int64_t head_dim) {
   return base::aligned(attention_rows(sequence) * attention_width(head_dim) * 4);
 }
-constexpr std::int64_t attention_forward_shared_bytes(std::int64_t sequence, std::int64_t head_dim) {
-  return 2 * attention_packed_bytes(sequence, head_dim);
+constexpr std::int64_t attention_forward_shared_bytes(std::int64_t keys, std::int64_t head_dim) {
+  return 2 * attention_packed_bytes(keys, head_dim);
 }
 constexpr std::int64_t attention_forward_thread_bytes(std::int64_t head_dim) {
   return 3 * attention_packed_bytes(64, head_dim) + (64 + 5) * base::aligned(64 * 4);
 }
-constexpr std::int64_t attention_forward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim,
-                                                       std::int64_t groups, int threads) {
-  return attention_slots(groups, threads) * attention_forward_shared_bytes(sequence, head_dim) +
+constexpr std::int64_t attention_forward_scratch_bytes(std::int64_t keys, std::int64_t head_dim, std::int64_t groups,
+                                                       int threads) {
+  return attention_slots(groups, threads) * attention_forward_shared_bytes(keys, head_dim) +
          threads * attention_forward_thread_bytes(head_dim);
 }
 // Each tile of queries of a head has three numbers beside its rows: what it sees, and which key tile adds next.
-constexpr std::int64_t attention_backward_shared_bytes(std::int64_t sequence, std::int64_t head_dim,
-                                                       std::int64_t group) {
+// distances: of queries and keys, if the gradient of a bias of relative positions is wanted; otherwise 0. A head then
+// has a number for each, and one for the key tile that adds next. A thread has the sums of a tile of keys.
+constexpr std::int64_t attention_backward_shared_bytes(std::int64_t sequence, std::int64_t head_dim, std::int64_t group,
+                                                       std::int64_t distances = 0) {
   return group * (attention_packed_bytes(sequence, head_dim) + base::aligned(attention_rows(sequence) * 4) +
-                  base::aligned(attention_rows(sequence) / 64 * 12));
+                  base::aligned(attention_rows(sequence) / 64 * 12) +
+                  (distances > 0 ? base::aligned(distances * 4) + base::aligned(4) : 0));
 }
-constexpr std::int64_t attention_backward_thread_bytes(std::int64_t head_dim) {
-  return 7 * attention_packed_bytes(64, head_dim) + 2 * 64 * base::aligned(64 * 4);
+constexpr std::int64_t attention_backward_thread_bytes(std::int64_t sequence, std::int64_t head_dim,
+                                                       std::int64_t distances = 0) {
+  return 7 * attention_packed_bytes(64, head_dim) + 2 * 64 * base::aligned(64 * 4) +
+         (distances > 0 ? base::aligned((attention_rows(sequence) + 64) * 4) : 0);
 }
 constexpr std::int64_t attention_backward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim,
-                                                        std::int64_t group, std::int64_t groups, int threads) {
-  return attention_slots(groups, threads) * attention_backward_shared_bytes(sequence, head_dim, group) +
-         threads * attention_backward_thread_bytes(head_dim);
+                                                        std::int64_t group, std::int64_t groups, int threads,
+                                                        std::int64_t distances = 0) {
+  return attention_slots(groups, threads) * attention_backward_shared_bytes(sequence, head_dim, group, distances) +
+         threads * attention_backward_thread_bytes(sequence, head_dim, distances);
 }
 
 // Scores of every head over t keys; element_bytes is of the accumulation dtype.
@@ -172,10 +178,13 @@ constexpr std::int64_t gpu_grouped_linear_scratch_bytes(std::int64_t rows, std::
   return base::aligned(lane_levels_that_wait(lanes) * rows * n * accumulation_bytes);
 }
 inline constexpr std::int64_t gpu_attention_forward_scratch_bytes = base::aligned(4);  // a counter
-// The products out . dout of every query, in f32 (f64 for f64), and two counters.
+// The products out . dout of every query, in f32 (f64 for f64), and two counters. With a bias of relative positions
+// (distances above 0) also its gradient in each sequence.
 constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence,
-                                                            std::int64_t heads, std::int64_t element_bytes) {
-  return base::aligned(batch * heads * sequence * element_bytes + 8);
+                                                            std::int64_t heads, std::int64_t element_bytes,
+                                                            std::int64_t distances = 0) {
+  return base::aligned(batch * heads * sequence * element_bytes + 8) +
+         base::aligned(batch * heads * distances * element_bytes);
 }
 
 }  // namespace trainyard::plan
