@@ -35,9 +35,7 @@ class SavedSet {
 };
 
 inline plan::MicroShape shape_of(const Step& step) {
-  return {{.batch = step.micro.batch(),
-           .sequence = step.micro.sequence(),
-           .source = step.micro.source != nullptr ? step.micro.source->sequence() : 0},
+  return {{.batch = step.micro.batch(), .sequence = step.micro.sequence()},
           {.dtype = step.dtype,
            .threads = step.exec.threads(),
            .device = step.exec.device().kind,
@@ -46,7 +44,8 @@ inline plan::MicroShape shape_of(const Step& step) {
            .weight_gradients = step.weight_gradients,
            .experts = step.experts->share(),
            .dispatch_tokens = step.experts->tokens(),
-           .expert_capacity_buffer = step.experts->buffer()}};
+           .expert_capacity_buffer = step.experts->buffer()},
+          step.micro.source != nullptr ? step.micro.source->sequence() : 0};
 }
 
 // All rows of a tensor of which this rank has its own rows. With sequence parallelism they are gathered in scratch of

@@ -100,7 +100,7 @@ struct Plan : ParallelLayout {
   }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;
-    return {{.batch = micro_batch, .sequence = sequence, .source = source_sequence},
+    return {{.batch = micro_batch, .sequence = sequence},
             {.dtype = dtype,
              .threads = threads,
              .device = device,
@@ -109,7 +109,8 @@ struct Plan : ParallelLayout {
              .weight_gradients = apart ? WeightGradients::apart : WeightGradients::with_inputs,
              .experts = experts(),
              .expert_capacity_buffer = expert_capacity_buffer,
-             .attention = attention}};
+             .attention = attention},
+            source_sequence};
   }
 };
 

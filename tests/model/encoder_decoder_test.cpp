@@ -23,7 +23,7 @@ std::unique_ptr<Batch> batch_of(const plan::ModelConfig& m, bool segments, std::
 }
 
 plan::MicroShape shape_of(DType dtype, std::int64_t source = source_length) {
-  return {{.batch = 2, .sequence = target_length, .source = source}, {.dtype = dtype, .threads = 2}};
+  return {{.batch = 2, .sequence = target_length}, {.dtype = dtype, .threads = 2}, source};
 }
 
 // Moves weights away from their initial values.
@@ -42,6 +42,7 @@ void check_gradients(const plan::ModelConfig& m, plan::Recompute recompute) {
   SCOPED_TRACE(m.name);
   const auto batch = batch_of(m, true);
   PlainStore store(m, DType::f64, 3);
+  stir(store);
   Runner runner(m, shape_of(DType::f64), recompute);
   expect_slope_of_the_loss(store, runner, *batch, m.name);
   for (std::size_t u = 0; u < store.flat_groups.size(); ++u)

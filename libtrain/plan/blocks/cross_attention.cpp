@@ -87,7 +87,7 @@ std::int64_t CrossAttentionKind::backward_workspace_bytes(const ModelConfig& m, 
   const auto source = s.of_source();
   const Products p(m, s), memory(m, source);
   const Widths w(m, s.tensor);
-  const bool apart = s.sequence_parallel || m.dropout_attention_residual > 0;
+  const bool apart = s.sequence_parallel || (m.dropout_attention_residual > 0 && !has_norm_behind(m));
   const auto widened =
       base::is_narrow(s.dtype) ? base::aligned(s.own_source_rows() * m.hidden * memory.accumulation_bytes()) : 0;
   const auto attended = attended_gradient_fits(m, s) ? 0 : p.rows(w.q);

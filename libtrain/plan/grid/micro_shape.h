@@ -41,12 +41,10 @@ struct Lengths {
   auto operator<=>(const Lengths&) const = default;
 };
 
-// A micro-batch: b sequences of T tokens, and b source sequences in an encoder-decoder model.
+// A micro-batch: b sequences of T tokens.
 struct MicroBatch {
-  std::int64_t batch = 1, sequence = 1, source = 0;
+  std::int64_t batch = 1, sequence = 1;
   std::int64_t tokens() const { return batch * sequence; }
-  std::int64_t source_tokens() const { return batch * source; }
-  Lengths lengths() const { return {sequence, source}; }
   auto operator<=>(const MicroBatch&) const = default;
 };
 
@@ -71,7 +69,10 @@ struct RankShare {
   auto operator<=>(const RankShare&) const = default;
 };
 
+// In an encoder-decoder model there are also b source sequences of `source` tokens; 0: none.
 struct MicroShape : MicroBatch, RankShare {
+  std::int64_t source = 0;
+  Lengths lengths() const { return {sequence, source}; }
   // The rows of this rank's products, attention, experts and logits: one for each token, since no axis divides
   // sequences.
   std::int64_t rows() const { return tokens(); }
@@ -80,7 +81,7 @@ struct MicroShape : MicroBatch, RankShare {
   // This rank's rows of hidden states, norms and dropout: an equal run of neighbouring rows.
   std::int64_t own_rows() const { return own(rows()); }
   // The same of the sources.
-  std::int64_t source_rows() const { return source_tokens(); }
+  std::int64_t source_rows() const { return batch * source; }
   std::int64_t own_source_rows() const { return own(source_rows()); }
   std::int64_t own(std::int64_t all) const { return sequence_parallel ? all / tensor : all; }
   // The shape of what works on the sources alone.
