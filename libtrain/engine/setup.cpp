@@ -20,6 +20,7 @@
 #include "libtrain/plan/model_file/model_problems.h"
 #include "libtrain/plan/prediction.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/spec/limits.h"
 
@@ -207,6 +208,14 @@ plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
   return c.from_checkpoint.model && !lanes_are_given ? c.from_checkpoint.lanes_of : plan::LanesOf();
 }
 
+// Of two streams of tokens only plans are made, as yet.
+void require_decoder(const plan::ModelConfig& model) {
+  if (plan::has_encoder(model))
+    throw base::UsageError(fmt::format("{} has an encoder, and models with an encoder are planned and not trained",
+                                       base::one_line(model.name)),
+                           "a model file without encoder-layers");
+}
+
 // Bytes that a rank may use; 0: no limit is given.
 std::int64_t limit_of(const RunConfig& c) {
   return c.memory_limit.empty() ? 0 : base::parse_bytes(c.memory_limit, base::setting_name("memory-limit"));
@@ -220,6 +229,7 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   p.model = std::move(model);
   p.topology = plan::topology_of(layout, ranks);
   if (p.sequence == 0) p.sequence = p.model.context;
+  if (p.source_sequence == 0 && plan::has_encoder(p.model)) p.source_sequence = p.sequence;
   p.threads = threads;
   p.device = device_kind(c);
   p.device_memory = limit_of(c);
@@ -314,6 +324,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
                    "shard-data --split lines; or leave out $validate-every"));
   auto model = named_model(c);
   require_objective(c, model);
+  require_decoder(model);
   require_answers(c, model, s.sets);
   auto of_first = c;  // all sets have its tokens
   of_first.data = s.sets.front().folder;

@@ -4,6 +4,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/model/attention_branch.h"
+#include "libtrain/model/bridge_block.h"
+#include "libtrain/model/cross_attention_branch.h"
 #include "libtrain/model/embedding_block.h"
 #include "libtrain/model/experts_branch.h"
 #include "libtrain/model/feed_forward_branch.h"
@@ -28,6 +30,7 @@ namespace {
 std::map<std::string, BranchFactory>& branches() {
   static std::map<std::string, BranchFactory> all{
       {"attention", [](const BranchSpec& s) { return std::make_unique<AttentionBranch>(s); }},
+      {plan::cross_attention_branch, [](const BranchSpec& s) { return std::make_unique<CrossAttentionBranch>(s); }},
       {"experts", [](const BranchSpec& s) { return std::make_unique<ExpertsBranch>(s); }},
       {"ffn", [](const BranchSpec& s) { return std::make_unique<FeedForwardBranch>(s); }},
   };
@@ -74,6 +77,10 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
 
 std::map<std::string, BlockFactory>& blocks() {
   static std::map<std::string, BlockFactory> all{
+      {"bridge",
+       [](const plan::ModelConfig& m, const plan::PlacedBlock& p) {
+         return std::make_unique<BridgeBlock>(m, p.flat_groups, p.occurrences);
+       }},
       {"embedding",
        [](const plan::ModelConfig& m, const plan::PlacedBlock& p) {
          return std::make_unique<EmbeddingBlock>(m, p.flat_groups, p.occurrences);
@@ -86,7 +93,12 @@ std::map<std::string, BlockFactory>& blocks() {
 }
 
 const char* name_of(plan::Part part) {
-  return part == plan::Part::input ? "embedding" : part == plan::Part::output ? "head" : "layer";
+  switch (part) {
+    case plan::Part::input: return "embedding";
+    case plan::Part::bridge: return "bridge";
+    case plan::Part::output: return "head";
+    default: return "layer";
+  }
 }
 
 }  // namespace

@@ -38,6 +38,10 @@ struct MicroBatch {
   std::int64_t counted = -1;            // targets with weight 1; -1: `weights` are on the host and are counted there
   base::ConstView counted_there = {};   // the same number as f64 [1] on the device
   std::vector<std::int64_t> counted_of = {};  // the same number for each sequence, if the loader gives it
+  // In an encoder-decoder model: the source sequences, whose number is the same, with their tokens, positions, document
+  // starts and key ends. Tokens here see of them the places [source_start, source_end), i32 [b, T].
+  const MicroBatch* source = nullptr;
+  base::ConstView source_start = {}, source_end = {};
   const std::uint64_t* sample_keys() const { return keys != nullptr ? keys : samples.data(); }
   // The number of target tokens: `counted`, or counted from `weights` on the host.
   std::int64_t counted_targets() const {
@@ -145,13 +149,23 @@ struct Step {
   int chunk = 0, slot = 0;
   // f64 [b] on the device: gets the loss sum of each sequence in training. Empty: not wanted.
   base::View sequence_losses = {};
+  // While blocks behind an encoder run: its output, and in training the sum of its gradients (Flow).
+  base::View memory = {}, memory_gradient = {};
 };
+
+// What an encoder's blocks see of a step: `step.micro.source` is their micro-batch.
+Step step_of_source(Step& step);
 
 // main: the hidden states [own rows, hidden] in the working dtype: all b*T rows, or this rank's equal range of them
 // with sequence parallelism. In backward it is the gradient of the hidden states, which each block updates in place.
+//
+// In an encoder-decoder model main is the encoder's hidden states up to the bridge, and `target` from there on. memory:
+// the encoder's output, which forward makes and no block behind the bridge changes. memory_gradient: the sum of its
+// gradients in the accumulation dtype, to which backward adds one layer's after the other; empty in an evaluation. Both
+// are [own rows of the source, hidden].
 struct Flow {
   base::View main;
-  base::View memory;  // encoder-decoder models; empty here
+  base::View memory = {}, memory_gradient = {}, source = {}, target = {};
 };
 
 // A block is made from its description, a plan::BlockKind, and keeps to it: the order of leases and commits, the saved

@@ -35,7 +35,8 @@ class Decoder {
 
   // Pushes the hidden states of a micro-batch. Without an embedding block, the caller puts the previous block's output
   // there before forward, and finds its gradient there after backward. Without a head block, they are the output after
-  // forward, and the caller puts their gradient there before backward.
+  // forward, and the caller puts their gradient there before backward. The same holds for an encoder's output and the
+  // sum of its gradients, which is zero after this.
   Flow open(Step& step, Saved& saved);
 
   // Training: step.pass is train. Backward adds this micro-batch's loss sum and target count to step.loss_sum and
@@ -74,9 +75,12 @@ class Decoder {
  private:
   using Pass = void (Block::*)(Step&, Flow&, Saved&);
   void run(std::int64_t index, Pass pass, Step& step, Flow& flow, Saved& saved, const Observer& observer);
+  void run_block(std::int64_t index, Pass pass, Step& step, Flow& flow, Saved& saved);
   void in_reverse(Pass pass, Step& step, Flow& flow, Saved& saved, const Observer& observer);
-  static void close(Saved& saved);
+  void close(Saved& saved) const;
   plan::ModelConfig model_;
+  plan::HeldStreams held_;
+  std::vector<bool> of_source_;  // of each block
   std::vector<std::unique_ptr<Block>> blocks_;
 };
 

@@ -23,8 +23,8 @@ base::View first_segments(Step& step, std::int64_t rows) {
 }  // namespace
 
 EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
-                               const std::vector<plan::Occurrence>& occurrences)
-    : model_(model), tokens_(occurrences.at(0)), dropout_("embedding", model.dropout_embedding) {
+                               const std::vector<plan::Occurrence>& occurrences, const std::string& site)
+    : model_(model), tokens_(occurrences.at(0)), dropout_(site, model.dropout_embedding) {
   std::size_t next = 1;
   if (plan::has_position_table(model)) positions_ = occurrences.at(next++);
   if (plan::has_segment_table(model)) segments_ = occurrences.at(next++);

@@ -5,6 +5,7 @@
 #include "libtrain/model/norm_part.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace trainyard::model {
@@ -14,9 +15,9 @@ namespace trainyard::model {
 class EmbeddingBlock : public Block {
  public:
   // Flat groups and their occurrences: the token table, then learned positions, segments and norm, as far as the model
-  // has them (plan::EmbeddingKind).
+  // has them (plan::EmbeddingKind). `site` names the place of its dropout.
   EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
-                 const std::vector<plan::Occurrence>& occurrences);
+                 const std::vector<plan::Occurrence>& occurrences, const std::string& site = "embedding");
   std::string name() const override { return "embedding"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   void backward(Step& step, Flow& flow, Saved& saved) override;

@@ -45,16 +45,18 @@ inline plan::MicroShape shape_of(const Step& step) {
            .experts = step.experts->share(),
            .dispatch_tokens = step.experts->tokens(),
            .expert_capacity_buffer = step.experts->buffer(),
-           .label_smoothing = step.label_smoothing > 0}};
+           .label_smoothing = step.label_smoothing > 0},
+          step.micro.source != nullptr ? step.micro.source->sequence() : 0};
 }
 
 // All rows of a tensor of which this rank has its own rows. With sequence parallelism they are gathered in scratch of
 // the caller's scope, while the step computes. Otherwise it is the tensor itself.
 class AllRows {
  public:
-  AllRows(const Step& step, base::View rows) : collectives_(*step.collectives), all_(rows) {
+  AllRows(const Step& step, base::View rows) : AllRows(step, rows, step.micro.batch() * step.micro.sequence()) {}
+  // Of `n` rows, such as those of the sources.
+  AllRows(const Step& step, base::View rows, std::int64_t n) : collectives_(*step.collectives), all_(rows) {
     if (!collectives_.sequence_parallel()) return;
-    const auto n = step.micro.batch() * step.micro.sequence();
     all_ = step.exec.scratch().allocate(rows.dtype, {n, rows.cols()});
     gathered_ = collectives_.begin_all_rows(rows, all_);
   }

@@ -193,6 +193,7 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   };
   beyond("a hidden of", p.model.hidden, most_hidden_with_dropout);
   beyond(base::setting_name("sequence"), p.sequence, most_sequence_with_dropout);
+  beyond(base::setting_name("source-sequence"), p.source_sequence, most_sequence_with_dropout);
 }
 
 // Why t tensor-parallel ranks do not fit the plan's ranks. What the model itself forbids is in plan/blocks/sharing.h,
@@ -254,6 +255,7 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
     if (!segment.kind->shared_by_tensor_ranks())
       out.push_back({fmt::format("the model's kind of {} does not support tensor parallelism",
                                  segment.part == Part::input    ? "the embedding"
+                                 : segment.part == Part::bridge ? "the bridge"
                                  : segment.part == Part::output ? "the head"
                                                                 : "the layers"),
                      base::text("$tensor-parallel 1")});
@@ -267,22 +269,22 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
   fine->kinds = out.size() == before;
 }
 
-// Rows of hidden states that tensor-parallel ranks cannot divide or exchange.
-void rows_problems(const Plan& p, std::vector<Problem>& out) {
+// Rows of hidden states that tensor-parallel ranks cannot divide or exchange: those of sequences of this length.
+void rows_problems(const Plan& p, const std::string& setting, std::int64_t length, std::vector<Problem>& out) {
   const auto micro = p.micro();
-  const auto rows = micro.rows(), grain = std::int64_t{64} * p.tensor;
+  const auto rows = p.micro_batch * length, grain = std::int64_t{64} * p.tensor;
   if ((rows % 4) * (p.model.hidden % 4) * micro.element_bytes() % 4 != 0)
     out.push_back({base::text("$tensor-parallel {} adds words of 4 bytes: the {} rows of a micro-batch "
-                              "($micro-batch {} of $sequence {}) of {} {} numbers are not a multiple of 4 bytes",
-                              p.tensor, rows, p.micro_batch, p.sequence, p.model.hidden, base::name_of(p.dtype)),
-                   base::text("an even $micro-batch or $sequence, or $dtype f32")});
+                              "($micro-batch {} of {} {}) of {} {} numbers are not a multiple of 4 bytes",
+                              p.tensor, rows, p.micro_batch, setting, length, p.model.hidden, base::name_of(p.dtype)),
+                   base::text("an even $micro-batch or {}, or $dtype f32", setting)});
   if (!p.sequence_parallel || rows % grain == 0) return;
-  const auto step = grain / std::gcd(grain, p.sequence);
+  const auto step = grain / std::gcd(grain, length);
   out.push_back({base::text("$sequence-parallel gives each of {} tensor ranks whole blocks of 64 tokens: the {} "
-                            "tokens of a micro-batch ($micro-batch {} of $sequence {}) are not a multiple of {}",
-                            p.tensor, rows, p.micro_batch, p.sequence, grain),
-                 base::text("$micro-batch {}, another $sequence, or $sequence-parallel off",
-                            (p.micro_batch + step - 1) / step * step)});
+                            "tokens of a micro-batch ($micro-batch {} of {} {}) are not a multiple of {}",
+                            p.tensor, rows, p.micro_batch, setting, length, grain),
+                 base::text("$micro-batch {}, another {}, or $sequence-parallel off",
+                            (p.micro_batch + step - 1) / step * step, setting)});
 }
 
 void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& out) {
@@ -301,7 +303,9 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
                "same weights could drift apart"),
            base::text("$reduction ordered, or $tensor-parallel 1")});
     kinds_problems(p, out);
-    if (divided && p.sequence <= p.model.context) rows_problems(p, out);
+    if (divided && p.sequence <= p.model.context) rows_problems(p, base::setting_name("sequence"), p.sequence, out);
+    if (divided && p.source_sequence > 0 && p.source_sequence <= p.model.context)
+      rows_problems(p, base::setting_name("source-sequence"), p.source_sequence, out);
   } else if (p.sequence_parallel) {
     out.push_back({base::text("$sequence-parallel splits tokens over tensor-parallel ranks, and $tensor-parallel is 1"),
                    base::text("$sequence-parallel off, or $tensor-parallel 2 too")});
@@ -471,6 +475,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes, Kern
   if (has_model && kernels == Kernels::ours) gpu_problems(p, out);
   master_problems(p, out);
   adapter_layout_problems(p, out);
+  encoder_layout_problems(p, out);
   dropout_problems(p, out);
   gate_problems(p, out);
   if (in_range && of_replicas && has_model) {

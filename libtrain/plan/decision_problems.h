@@ -36,6 +36,7 @@ void gpu_problems(const Plan& plan, std::vector<Problem>& out);
 void gate_problems(const Plan& plan, std::vector<Problem>& out);            // of experts and their gates
 void master_problems(const Plan& plan, std::vector<Problem>& out);          // of --master
 void adapter_layout_problems(const Plan& plan, std::vector<Problem>& out);  // of low-rank adapters
+void encoder_layout_problems(const Plan& plan, std::vector<Problem>& out);  // of models with an encoder, and without
 void zero_group_problems(const Plan& plan, std::vector<Problem>& out);      // of --zero-group
 void reduction_node_problems(const Plan& plan, std::vector<Problem>& out);  // of --reduction-ranks-per-node
 // The same for what lies on disk; nothing without $offload.

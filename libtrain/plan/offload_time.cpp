@@ -145,7 +145,7 @@ OffloadTime of_stage(const Asked& asked, int stage) {
   const auto part = p.part_of_stage(stage);
   const double ranks = p.topology.world() / p.pipeline;
   const auto computing = [&](std::int64_t sequences) {
-    return step_flops(part, sequences, p.sequence, p.recompute) / ranks / *t.flops_per_second;
+    return step_flops(part, sequences, p.lengths(), p.recompute) / ranks / *t.flops_per_second;
   };
   t.compute_seconds = computing(p.global_batch);
   const auto each = sequences_of_accumulation_step(p);

@@ -22,7 +22,9 @@ struct ParallelLayout {
   int zero = 0;
   std::int64_t micro_batch = 1, global_batch = 1;  // sequences
   std::int64_t sequence = 1;                       // tokens; in settings 0 means the model's context
-  std::int64_t local_accumulation = 1;             // micro-batches added on a rank before a reduction
+  std::int64_t source_sequence =
+      0;  // tokens of an encoder's sequence; 0: no encoder, in settings as many as `sequence`
+  std::int64_t local_accumulation = 1;  // micro-batches added on a rank before a reduction
   Reduction reduction = Reduction::ordered;
   Recomputation recompute = {};
   base::DType dtype = base::DType::f32;

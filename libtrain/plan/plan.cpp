@@ -117,7 +117,7 @@ std::vector<base::Field> fields_of(Plan& p) {
 }
 
 Stages stages_of(const Plan& p) {
-  const PartitionOf whole{p.model, p.sequence, p.recompute};
+  const PartitionOf whole{p.model, p.lengths(), p.recompute};
   return {p.pipeline, partition(p.partition, whole, p.pipeline * p.virtual_stages)};
 }
 
@@ -292,7 +292,7 @@ void predict(Plan& p) {
                                [](const auto& a, const auto& b) { return a.total() < b.total(); });
   p.flops = 0;
   for (int stage = 0; stage < p.pipeline; ++stage)
-    p.flops += step_flops(p.part_of_stage(stage), p.global_batch, p.sequence, p.recompute);
+    p.flops += step_flops(p.part_of_stage(stage), p.global_batch, p.lengths(), p.recompute);
   p.disk = most_disk_bytes(p);
   p.link = most_link_bytes(p);
   p.traffic.clear();
@@ -301,6 +301,11 @@ void predict(Plan& p) {
     if (updates_matrices(p) && p.topology.world() > p.pipeline) of_stage = with_matrices(p, stage, of_stage);
     for (auto& ranks : of_stage) p.traffic.push_back(std::move(ranks));
   }
+}
+
+std::string lengths_text(const Plan& p) {
+  return p.source_sequence > 0 ? fmt::format("{} source and {} target", p.source_sequence, p.sequence)
+                               : fmt::format("{}", p.sequence);
 }
 
 std::string schedule_text(const Plan& p) {

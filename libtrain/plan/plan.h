@@ -56,6 +56,7 @@ struct Plan : ParallelLayout {
   // Of a program that is predicted and not run, and therefore not in the plan's file.
   AttentionKernels attention = AttentionKernels::fused;
 
+  Lengths lengths() const { return {sequence, source_sequence}; }
   // Of the largest step.
   BatchPlan batch() const {
     return {global_batch, micro_batch, local_accumulation, topology.size(Axis::data), batch_ramp.in_samples(sequence)};
@@ -109,7 +110,8 @@ struct Plan : ParallelLayout {
              .experts = experts(),
              .expert_capacity_buffer = expert_capacity_buffer,
              .attention = attention,
-             .label_smoothing = label_smoothing > 0}};
+             .label_smoothing = label_smoothing > 0},
+            source_sequence};
   }
 };
 
@@ -173,6 +175,8 @@ std::string sharing_text(const Plan& plan);
 // "" if the batch does not grow.
 // A run goes on after `completed` steps, which have consumed `samples`.
 std::string ramp_text(const Plan& plan, std::int64_t completed = 0, std::int64_t samples = 0);
+// "512"; with an encoder "512 source and 114 target".
+std::string lengths_text(const Plan& plan);
 std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" for one stage with the default schedule
 
 }  // namespace trainyard::plan

@@ -4,6 +4,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/schedule/partition.h"
+#include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
 
@@ -34,12 +35,16 @@ std::vector<std::int64_t> kinds_of_layers(const ModelConfig& m) {
 // What stages differ in, beside the micro-batches in flight: the kinds of the items of each chunk.
 using StageForm = std::vector<std::vector<std::int64_t>>;
 StageForm stage_form(const Plan& p, const Stages& stages, int stage, const std::vector<std::int64_t>& kinds) {
-  constexpr std::int64_t embedding = -1, head = -2;
+  constexpr std::int64_t embedding = -1, head = -2, bridge = -3;
   StageForm out;
   for (const auto& chunk : part_of(p.model, stages, stage).chunks) {
     auto& items = out.emplace_back();
-    for (auto item = chunk.begin; item < chunk.end; ++item)
-      items.push_back(item == 0 ? embedding : item == p.model.layers + 1 ? head : base::at(kinds, item - 1));
+    const auto layers = layers_of(p.model, chunk);
+    for (auto layer = layers.begin; layer < layers.end; ++layer) items.push_back(base::at(kinds, layer));
+    if (chunk.begin == 0) items.push_back(embedding);
+    if (chunk.end == item_count(p.model)) items.push_back(head);
+    const auto between = p.model.encoder_layers + 1;
+    if (has_encoder(p.model) && chunk.begin <= between && between < chunk.end) items.push_back(bridge);
   }
   out.push_back({stage == 0 ? 1 : 0});  // it receives nothing
   return out;
@@ -88,7 +93,7 @@ MemoryBytes largest_memory(const Plan& p) { return largest_of(memory_of_forms(p,
 std::int64_t most_on_host(const Plan& p) { return most_on_host_of(memory_of_forms(p, p.stages), p.recompute); }
 
 const std::vector<PartMemory>& PlanMemory::stages_with(const Recomputation& recompute) {
-  const PartitionOf whole{plan_.model, plan_.sequence, recompute};
+  const PartitionOf whole{plan_.model, plan_.lengths(), recompute};
   Stages stages{plan_.pipeline, partition(plan_.partition, whole, plan_.pipeline * plan_.virtual_stages)};
   for (const auto& [of, parts] : known_)
     if (of == stages) return parts;

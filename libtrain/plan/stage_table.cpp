@@ -36,14 +36,17 @@ std::string items_text(const std::vector<std::string>& names, const Items& run) 
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-// FLOPs of each part of the model for a token, with what is recomputed, or without it.
+// FLOPs of each part of the model for a token (of a target, in an encoder-decoder model), with what is recomputed, or
+// without it.
 std::vector<double> flops_of_parts(const Plan& p, const Recomputation& recompute) {
   std::vector<double> out(base::size(p.stages.parts()), 0);
   for (int stage = 0; stage < p.pipeline; ++stage)
     for (const auto& segment : segments(p.part_of_stage(stage), recompute)) {
-      auto flops = segment.kind->training_flops(segment.model, p.sequence);
-      if (segment.recompute == Recompute::layers) flops += segment.kind->recompute_flops(segment.model, p.sequence);
-      base::at(out, p.stages.part(stage, segment.chunk)) += static_cast<double>(segment.times) * flops;
+      const auto lengths = segment.lengths(p.lengths());
+      auto flops = segment.kind->training_flops(segment.model, lengths);
+      if (segment.recompute == Recompute::layers) flops += segment.kind->recompute_flops(segment.model, lengths);
+      base::at(out, p.stages.part(stage, segment.chunk)) +=
+          static_cast<double>(segment.times) * flops * segment.rows_per_token(p.lengths());
     }
   return out;
 }
@@ -51,7 +54,8 @@ std::vector<double> flops_of_parts(const Plan& p, const Recomputation& recompute
 // FLOPs of(a segment) for a token, of each part of the model.
 template <class Of> std::vector<double> sum_of_parts(const Plan& p, const Of& of) {
   std::vector<double> items;
-  for (const auto& segment : segments(p.model)) items.insert(items.end(), base::size(segment.times), of(segment));
+  for (const auto& segment : segments(p.model))
+    items.insert(items.end(), base::size(segment.times), of(segment) * segment.rows_per_token(p.lengths()));
   return part_weights(items, p.stages.boundaries);
 }
 
@@ -153,8 +157,10 @@ nlohmann::ordered_json report_json(const Plan& p) {
 std::optional<Idle> idle_of(const Plan& p) {
   if (p.pipeline == 1) return {};
   const auto all = flops_of_parts(p, p.recompute),
-             forward = sum_of_parts(p, [&](const auto&s) { return s.kind->forward_flops(s.model, p.sequence); }),
-             apart = sum_of_parts(p, [&](const auto&s) { return s.kind->apart_flops(s.model, p.sequence); });
+             forward =
+                 sum_of_parts(p, [&](const auto&s) { return s.kind->forward_flops(s.model, s.lengths(p.lengths())); }),
+             apart =
+                 sum_of_parts(p, [&](const auto&s) { return s.kind->apart_flops(s.model, s.lengths(p.lengths())); });
   std::vector<PartCosts> costs;
   for (std::size_t i = 0; i < all.size(); ++i)
     costs.push_back({forward[i], all[i] - forward[i] - apart[i], apart[i], 0});

@@ -95,12 +95,12 @@ StepTimer::BlockSeconds StepTimer::computing(const MicroShape& shape, const Segm
   pass(work.forward, 1, out.forward);
   pass(work.backward, 1, out.inputs);
   // Only some blocks can compute weight gradients apart from input gradients (zero-bubble).
-  pass(work.weights, 1, s.kind->apart_flops(s.model, shape.sequence) > 0 ? out.weights : out.inputs);
+  pass(work.weights, 1, s.kind->apart_flops(s.model, shape.lengths()) > 0 ? out.weights : out.inputs);
   if (recompute == Recompute::selective) pass(work.again, 1, out.inputs);
   if (recompute == Recompute::layers) {
-    const double all = s.kind->forward_flops(s.model, shape.sequence);
+    const double all = s.kind->forward_flops(s.model, shape.lengths());
     const bool whole = execution_.whole_recomputation || all == 0;
-    pass(work.forward, whole ? 1 : s.kind->recompute_flops(s.model, shape.sequence) / all, out.inputs);
+    pass(work.forward, whole ? 1 : s.kind->recompute_flops(s.model, shape.lengths()) / all, out.inputs);
   }
   return out;
 }
@@ -159,8 +159,8 @@ StepTimer::ShapeKey StepTimer::key_of(const Plan& plan, const Machine& machine) 
 }
 
 const std::vector<StepTimer::OfRecomputations>& StepTimer::blocks(const Plan& plan) {
-  if (plan.dtype != dtype_ || plan.sequence != sequence_)
-    known_.clear(), runs_.clear(), dtype_ = plan.dtype, sequence_ = plan.sequence;
+  if (plan.dtype != dtype_ || plan.lengths() != lengths_)
+    known_.clear(), runs_.clear(), dtype_ = plan.dtype, lengths_ = plan.lengths();
   const auto [place, is_new] = known_.try_emplace(key_of(plan, machine_));
   if (is_new)
     for (const auto& kind : kinds_) {
@@ -431,7 +431,7 @@ std::string step_seconds_text(double seconds) {
 double device_flops(const Plan& plan, double seconds) { return plan.flops / plan.topology.world() / seconds; }
 
 double device_model_flops(const Plan& plan, double seconds) {
-  return step_flops(plan.model, plan.global_batch, plan.sequence) / plan.topology.world() / seconds;
+  return step_flops(plan.model, plan.global_batch, plan.lengths()) / plan.topology.world() / seconds;
 }
 
 }  // namespace trainyard::plan

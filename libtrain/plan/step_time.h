@@ -130,7 +130,7 @@ class StepTimer {
   using RunKey = std::tuple<ShapeKey, PipelineSchedule, Boundaries, double, double, std::int64_t, int>;
   std::map<RunKey, double> runs_;
   base::DType dtype_ = base::DType::f32;  // of what is known
-  std::int64_t sequence_ = 0;
+  Lengths lengths_ = 0;
 };
 
 // Predictions are intervals: all rates of a machine may be this much higher or lower together. Nine of ten published

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert; of masked and masked-documents, BERTs that
-learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores; of sandwich, like Gemma 2, inside-post, like OLMo 2, parallel, like GPT-NeoX, and relu, like OPT.
+learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores; of sandwich, like Gemma 2, inside-post, like OLMo 2, parallel, like GPT-NeoX, and relu, like OPT; and of encoder-gpt2, encoder-llama, encoder-post and encoder-sandwich, the same with an encoder.
 
     python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
 
@@ -56,6 +56,18 @@ def is_causal(c):
     return c.get("causal", True)
 
 
+def encoder_layers(c):
+    """The first layers, if they are an encoder."""
+    return c.get("encoder_layers", 0)
+
+
+def layer_name(c, layer):
+    if not encoder_layers(c):
+        return "layers.%02d." % layer
+    first = 0 if layer < encoder_layers(c) else encoder_layers(c)
+    return "%s.layers.%02d." % ("decoder" if first else "encoder", layer - first)
+
+
 def gelu_erf(x):
     return 0.5 * x * torch.erfc(-x / math.sqrt(2))
 
@@ -94,7 +106,7 @@ def feed_forward_parameters(c, p, name, width):
 
 
 def dense_parameters(c, p, layer):
-    feed_forward_parameters(c, p, "layers.%02d.ffn" % layer, c["ffn"])
+    feed_forward_parameters(c, p, layer_name(c, layer) + "ffn", c["ffn"])
 
 
 def inventory(c, behind_norm=dense_parameters):
@@ -104,7 +116,8 @@ def inventory(c, behind_norm=dense_parameters):
     gpt = c["norm"] == "layer"
     p = {"embedding.tokens.weight": ((c["vocabulary"], h), 0.02)}
     if not is_rotary(c):
-        p["embedding.positions.weight"] = ((c["context"] + c.get("position_offset", 0), h), 0.02)
+        for name in ("encoder", "decoder") if encoder_layers(c) else ("embedding",):
+            p[name + ".positions.weight"] = ((c["context"] + c.get("position_offset", 0), h), 0.02)
 
     if c.get("segments"):
         p["embedding.segments.weight"] = ((c["segments"], h), 0.02)
@@ -116,8 +129,10 @@ def inventory(c, behind_norm=dense_parameters):
 
     if c.get("embedding_norm"):
         norm("embedding.norm")
+    if encoder_layers(c) and not is_post(c):
+        norm("encoder.norm")
     for i in range(c["layers"]):
-        l = "layers.%02d." % i
+        l = layer_name(c, i)
         norm(l + "attention_norm")
         if c.get("norm_position") == "sandwich":
             norm(l + "attention_post_norm")
@@ -129,6 +144,14 @@ def inventory(c, behind_norm=dense_parameters):
             p[l + "attention.q_norm.weight"] = ((hd if c["qk_norm"] == "head" else q,), "ones")
             p[l + "attention.k_norm.weight"] = ((hd if c["qk_norm"] == "head" else kv,), "ones")
         linear_parameters(c, p, l + "attention.output", h, q, residual)
+        if l.startswith("decoder."):
+            norm(l + "cross_attention_norm")
+            if c.get("norm_position") == "sandwich":
+                norm(l + "cross_attention_post_norm")
+            linear_parameters(c, p, l + "cross_attention.q", q, h)
+            linear_parameters(c, p, l + "cross_attention.k", kv, h)
+            linear_parameters(c, p, l + "cross_attention.v", kv, h)
+            linear_parameters(c, p, l + "cross_attention.output", h, q, residual)
         norm(l + "ffn_norm")
         behind_norm(c, p, i)
     if not is_post(c):
@@ -192,11 +215,11 @@ def linear(c, p, x, name):
     return y + p[name + ".bias"] if has_bias(c, name) else y
 
 
-def embed(c, p, tokens, positions):
+def embed(c, p, tokens, positions, tower="embedding"):
     x = p["embedding.tokens.weight"][torch.tensor(tokens)]
     x = x * torch.tensor(c.get("embedding_scale", 1.0), dtype=x.dtype)
     if not is_rotary(c):
-        x = x + p["embedding.positions.weight"][torch.tensor(positions + c.get("position_offset", 0))]
+        x = x + p[tower + ".positions.weight"][torch.tensor(positions + c.get("position_offset", 0))]
     if c.get("segments"):
         x = x + p["embedding.segments.weight"][0]
     return norm(c, p, x, "embedding.norm") if c.get("embedding_norm") else x
@@ -217,7 +240,7 @@ def visible(c, layer, start):
     """[heads or 1, T, T]: which keys a query sees."""
     start = torch.tensor(start)
     there = start[:, None] == start[None, :]
-    if is_causal(c):
+    if is_causal(c) and layer >= encoder_layers(c):
         there = there & torch.ones_like(there).tril()
     windows = c.get("window_tokens", [0])
     if windows[layer % len(windows)] > 0:
@@ -252,7 +275,7 @@ def frequencies(c, width):
 def attention(c, p, layer, x, start, positions):
     """What the attention of one layer makes of the hidden states x [T, h], one sequence."""
     T, h, heads, kvh = len(x), c["hidden"], c["heads"], c["kv_heads"]
-    hd, l = head_size(c), "layers.%02d." % layer
+    hd, l = head_size(c), layer_name(c, layer)
 
     def rotate(x):
         width = int(hd * c.get("rotary", {}).get("fraction", 1))
@@ -287,6 +310,17 @@ def attention(c, p, layer, x, start, positions):
     return linear(c, p, a, l + "attention.output")
 
 
+def cross_attention(c, p, layer, x, memory, seen):
+    """The same of a decoder's layer, of x [T, h] to the encoder's output [S, h]. seen [T, S]: which places belong to a token."""
+    heads, kvh, hd, l = c["heads"], c["kv_heads"], head_size(c), layer_name(c, layer) + "cross_attention"
+    q = linear(c, p, before(c, p, x, l), l + ".q").view(len(x), heads, hd)
+    k = linear(c, p, memory, l + ".k").view(len(memory), kvh, hd).repeat_interleave(heads // kvh, 1)
+    v = linear(c, p, memory, l + ".v").view(len(memory), kvh, hd).repeat_interleave(heads // kvh, 1)
+    scores = torch.einsum("ihd,jhd->hij", q, k) * (c.get("query_scale") or 1 / math.sqrt(hd))
+    scores = scores.masked_fill(~torch.tensor(seen)[None], float("-inf")).softmax(-1)
+    return linear(c, p, torch.einsum("hij,jhd->ihd", scores, v).reshape(len(x), heads * hd), l + ".output")
+
+
 def feed_forward(c, p, n, name):
     up = linear(c, p, n, name + ".up")
     f = FUNCTIONS[activation_of(c)]
@@ -304,24 +338,47 @@ def head(c, p, x):
     return c["logit_softcap"] * torch.tanh(x / c["logit_softcap"]) if c.get("logit_softcap") else x
 
 
-def forward(c, p, tokens, start, positions):
-    """Logits [T, V] of one sequence."""
-    x = embed(c, p, tokens, positions)
-    for layer in range(c["layers"]):
-        l = "layers.%02d." % layer
+def forward(c, p, tokens, start, positions, source=None):
+    """Logits [T, V] of one sequence. source: of a model with an encoder the source's tokens, starts and positions, and which of its places a token sees."""
+    encoder, memory = encoder_layers(c), None
+    if encoder:
+        memory = layers(c, p, range(encoder), embed(c, p, source["tokens"], source["positions"], "encoder"), source["start"], source["positions"])
+        memory = memory if is_post(c) else norm(c, p, memory, "encoder.norm")
+    x = embed(c, p, tokens, positions, "decoder" if encoder else "embedding")
+    return head(c, p, layers(c, p, range(encoder, c["layers"]), x, start, positions, memory, source and source["seen"]))
+
+
+def layers(c, p, which, x, start, positions, memory=None, seen_source=None):
+    for layer in which:
+        l = layer_name(c, layer)
         if is_post(c):
             x = norm(c, p, x + attention(c, p, layer, x, start, positions), l + "attention_norm")
+            if memory is not None:
+                x = norm(c, p, x + cross_attention(c, p, layer, x, memory, seen_source), l + "cross_attention_norm")
             x = norm(c, p, x + feed_forward(c, p, x, l + "ffn"), l + "ffn_norm")
             continue
         y = x + behind(c, p, attention(c, p, layer, x, start, positions), l + "attention")
+        if memory is not None:
+            y = y + behind(c, p, cross_attention(c, p, layer, y, memory, seen_source), l + "cross_attention")
         seen = x if c.get("parallel_residual") else y
         x = y + behind(c, p, feed_forward(c, p, before(c, p, seen, l + "ffn"), l + "ffn"), l + "ffn")
-    return head(c, p, x)
+    return x
+
+
+def source_of(c, step, sequence_index, length, target_start):
+    """The source of a sequence. Each document of the target, which begins at the numbers of target_start, sees the document of the same number in its source."""
+    w = window(c, step + 50, sequence_index, length)
+    start, positions = np.zeros(length, np.int64), np.arange(length)
+    if c["document_mask"]:
+        start, positions, _ = masked(w)
+    number = lambda starts: np.searchsorted(np.unique(starts), starts)
+    return {"tokens": w[:-1], "start": start, "positions": positions, "seen": number(target_start)[:, None] == number(start)[None, :]}
 
 
 def adamw(p, run_):
-    decay = [v for k, v in p.items() if v.dim() == 2 and not k.startswith("embedding.")]
-    keep = [v for k, v in p.items() if not (v.dim() == 2 and not k.startswith("embedding."))]
+    decays = lambda name, v: v.dim() == 2 and not name.startswith("embedding.") and not name.endswith(".positions.weight")
+    decay = [v for k, v in p.items() if decays(k, v)]
+    keep = [v for k, v in p.items() if not decays(k, v)]
     return torch.optim.AdamW([{"params": decay, "weight_decay": run_["weight_decay"]}, {"params": keep, "weight_decay": 0.0}],
                              lr=run_["learning_rate"], betas=(run_["beta1"], run_["beta2"]), eps=run_["epsilon"])
 
@@ -354,7 +411,8 @@ def run(c, run_, dtype):
             if not is_causal(c):
                 targets = w[:-1]
                 tokens, weights = hide(targets, run_["seed"], step * run_["batch"] + s, c["vocabulary"] - 1)
-            logits = forward(c, p, tokens, start, positions)
+            source = source_of(c, step, s, run_["source"], start) if encoder_layers(c) else None
+            logits = forward(c, p, tokens, start, positions, source)
             nll = torch.nn.functional.cross_entropy(logits, torch.tensor(targets), reduction="none", label_smoothing=run_.get("label_smoothing", 0.0))
             total = total + (nll * torch.tensor(weights).to(dtype)).sum()
             count += int(weights.sum())
@@ -385,6 +443,9 @@ SANDWICH = dict(LLAMA, norm_position="sandwich", norm_offset=1, embedding_scale=
 INSIDE_POST = dict(LLAMA, norm_position="inside_post", activation="geglu_erf")
 PARALLEL = dict(GPT, positions="rotary", parallel_residual=True, activation="relu_squared", tied=False)
 SMOOTH = dict(SETTING, label_smoothing=0.1)
+# Encoders of two layers before decoders of one, and the other way round, with sources that are longer and shorter.
+ENCODER, DECODER = {"layers": 3, "encoder_layers": 2, "decoder_layers": 1}, {"layers": 3, "encoder_layers": 1, "decoder_layers": 2}
+LONG_SOURCE, SHORT_SOURCE = dict(SETTING, source=23), dict(SETTING, source=13)
 RELU = dict(GPT, activation="relu", position_offset=2)
 # Layers after one another have other blocks, heads others yet; the last block of a sequence is not a whole one.
 LONG, LONG_LLAMA, SPAN = dict(SETTING, batch=2, sequence=88), dict(SETTING, batch=2, sequence=75), {"context": 88}
@@ -444,3 +505,7 @@ if __name__ == "__main__":
     make(where, "sparse-gpt2", dict(COMMON, **GPT, attention=SLIDING) | SPAN, LONG)
     make(where, "sparse-llama", dict(COMMON, **LLAMA, attention=VARIABLE) | SPAN, LONG_LLAMA)
     make(where, "windowed-llama", dict(COMMON, **LLAMA, window_tokens=[4, 0], softcap=0.004))
+    make(where, "encoder-gpt2", dict(COMMON, **dict(GPT, document_mask=True)) | ENCODER, LONG_SOURCE)
+    make(where, "encoder-llama", dict(COMMON, **LLAMA) | DECODER, SHORT_SOURCE)
+    make(where, "encoder-post", dict(COMMON, **POST) | DECODER, LONG_SOURCE)
+    make(where, "encoder-sandwich", dict(COMMON, **SANDWICH) | ENCODER, SHORT_SOURCE)

@@ -339,12 +339,13 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
 
 TEST(FiniteDifferences, EveryRegisteredBlock) {
   for (const auto& name : plan::block_names())
-    for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
-                          with_dropout(small_bert()), with_dropout(small_sandwich()), with_dropout(small_inside_post()),
-                          with_dropout(small_parallel())}) {
-      one_block(name, m, false);
-      one_block(name, m, true);
-    }
+    if (name != "bridge")  // only beside an encoder (encoder_decoder_test.cpp)
+      for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
+                            with_dropout(small_bert()), with_dropout(small_sandwich()),
+                            with_dropout(small_inside_post()), with_dropout(small_parallel())}) {
+        one_block(name, m, false);
+        one_block(name, m, true);
+      }
 }
 
 }  // namespace finite_difference_test

@@ -67,6 +67,7 @@ struct Golden {
     model.attention.window_tokens = m.value("window_tokens", model.attention.window_tokens);
     model.attention.softcap = m.value("softcap", 0.0);
     if (m.contains("attention")) set_blocks(m["attention"]);
+    model.encoder_layers = m.value("encoder_layers", 0), model.decoder_layers = m.value("decoder_layers", 0);
   }
   void set_heads(const json& m) {
     model.head_size = m.value("head_size", 0), model.query_scale = m.value("query_scale", 0.0);

@@ -7,6 +7,7 @@
 #include "libtrain/plan/blocks/inventory.h"
 #include "tests/model/test_place.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -26,7 +27,8 @@ class PlainStore : public params::ParameterStore {
     bool operator==(const Call&) const = default;
   };
 
-  enum class Fill { nan, nothing };  // what open() leaves in a gradient
+  static constexpr int most_occurrences = 3;  // of a token table: in an encoder, in a decoder and in the head
+  enum class Fill { nan, nothing };           // what open() leaves in a gradient
 
   PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed, Fill fill = Fill::nan)
       : PlainStore(model, dtype, seed, plan::Topology(), 0, fill) {}
@@ -86,14 +88,15 @@ class PlainStore : public params::ParameterStore {
   // One element of a parameter's gradient: the sum over occurrences in declaration order.
   double gradient_of(int flat_group, int slot, std::int64_t index) const {
     double sum = 0;
-    for (int occurrence = 0; occurrence < 2; ++occurrence)
+    for (int occurrence = 0; occurrence < most_occurrences; ++occurrence)
       if (committed.count({flat_group, occurrence})) sum += occurrence_gradient(flat_group, occurrence, slot, index);
     return sum;
   }
   double occurrence_gradient(int flat_group, int occurrence, int slot, std::int64_t index) const {
     const auto at = static_cast<std::size_t>(
         layouts[static_cast<std::size_t>(flat_group)].offsets[static_cast<std::size_t>(slot)] + index);
-    const char* p = gradients_[occurrence][static_cast<std::size_t>(flat_group)].host.data();
+    const char* p =
+        gradients_.at(static_cast<std::size_t>(occurrence))[static_cast<std::size_t>(flat_group)].host.data();
     return gradient_dtype_ == base::DType::f64 ? reinterpret_cast<const double*>(p)[at]
                                                : reinterpret_cast<const float*>(p)[at];
   }
@@ -132,7 +135,8 @@ class PlainStore : public params::ParameterStore {
     calls.push_back({Call::open, occurrence});
     ++opened;
     if (fill_ == Fill::nothing) return;
-    auto& g = gradients_[occurrence.index][static_cast<std::size_t>(occurrence.flat_group)];
+    auto& g =
+        gradients_.at(static_cast<std::size_t>(occurrence.index))[static_cast<std::size_t>(occurrence.flat_group)];
     const auto& flat_group = flat_groups[static_cast<std::size_t>(occurrence.flat_group)];
     for (std::size_t p = 0; p < flat_group.parameters.size(); ++p)
       for (std::int64_t i = 0; i < layouts[static_cast<std::size_t>(occurrence.flat_group)].count(p); ++i)
@@ -142,7 +146,8 @@ class PlainStore : public params::ParameterStore {
     g.push();
   }
   base::View gradient(plan::Occurrence occurrence, int, int slot) override {
-    return view(gradients_[occurrence.index], occurrence.flat_group, slot, gradient_dtype_);
+    return view(gradients_.at(static_cast<std::size_t>(occurrence.index)), occurrence.flat_group, slot,
+                gradient_dtype_);
   }
   void commit(plan::Occurrence occurrence, int) override {
     calls.push_back({Call::commit, occurrence});
@@ -166,7 +171,8 @@ class PlainStore : public params::ParameterStore {
 
   base::DType dtype_, gradient_dtype_;
   Fill fill_;
-  std::vector<Twin> weights_, gradients_[2];
+  std::vector<Twin> weights_;
+  std::array<std::vector<Twin>, most_occurrences> gradients_;
 };
 
 }  // namespace trainyard::test

@@ -1,7 +1,7 @@
 // Parity with PyTorch: initial values, ten losses, first gradients (golden files of tests/golden/pytorch_golden.py).
 // The models are a GPT-2, a Llama, a post-norm model with exact GELU, a BERT, and parts of Qwen 3, Gemma 2, OLMo 2,
 // NeoX and OPT. Others are BERTs that learn hidden tokens from both sides, and models with block-sparse attention or
-// windows, which PyTorch masks.
+// windows, which PyTorch masks. And some have an encoder before their decoder.
 #include "libtrain/data/masking.h"
 #include "tests/model/golden_model.h"
 
@@ -27,6 +27,9 @@ std::unique_ptr<Batch> batch_of(const Golden& golden, int step) {
       std::make_unique<Batch>(formula_windows(causal ? mask + 1 : mask, step, b, t, golden.document_mask),
                               golden.document_mask, static_cast<std::uint64_t>(step * b), causal ? Hide() : hide);
   if (!causal && golden.document_mask) batch->end_documents();
+  if (golden.model.encoder_layers > 0)
+    batch->add_sources(formula_windows(golden.model.vocabulary, step + 50, b, run["source"], golden.document_mask),
+                       golden.document_mask);
   return batch;
 }
 
@@ -37,7 +40,7 @@ void parity(const std::string& name, base::DType dtype, double loss_tolerance, d
   const auto& run = golden.page["run"];
   const std::int64_t b = run["batch"], t = run["sequence"];
   PlainStore store(golden.model, dtype, run["seed"].get<std::uint64_t>());
-  Runner runner(golden.model, {b, t, dtype, 2});
+  Runner runner(golden.model, {{.batch = b, .sequence = t}, {.dtype = dtype, .threads = 2}, run.value("source", 0)});
   runner.label_smoothing = run.value("label_smoothing", 0.0);
   Adam adam(store);
   for (int s = 0; s < run["steps"].get<int>(); ++s) {
@@ -129,9 +132,24 @@ TEST(PyTorch, SparseBf16) {
     parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
 }
 
+// Encoder-decoder models, with segments and without.
+const char* const encoders[] = {"encoder-gpt2", "encoder-llama", "encoder-post", "encoder-sandwich"};
+TEST(PyTorch, EncodersF32) {
+  for (const auto* name : encoders) parity(name, base::DType::f32, 1e-5, 1e-4, "losses");
+}
+TEST(PyTorch, EncodersF64) {
+  for (const auto* name : encoders) parity(name, base::DType::f64, 1e-9, 1e-6, "losses_float64");
+}
+// With the initial values of the last one, attention to the source is nearly uniform, so what bf16 rounds off is as
+// large as the gradients of its queries and keys.
+TEST(PyTorch, EncodersBf16) {
+  for (const auto* name : {encoders[0], encoders[1], encoders[2]}) parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
+}
+
 TEST(PyTorch, InitialValues) {
   for (const char* name : {"gpt2", "llama", "head-norm", "width-norm", "post", "bert", "masked", "sandwich",
-                           "inside-post", "parallel", "relu", "sparse-bert", "sparse-gpt2", "sparse-llama"})
+                           "inside-post", "parallel", "relu", "sparse-bert", "sparse-gpt2", "sparse-llama",
+                           "encoder-gpt2", "encoder-llama", "encoder-post", "encoder-sandwich"})
     compare_initial_values(name);
 }
 

@@ -73,6 +73,13 @@ inline plan::ModelConfig small_parallel() {
   return m;
 }
 
+// An encoder of one layer before a decoder of two, with sources of their own lengths.
+inline plan::ModelConfig with_encoder(plan::ModelConfig m, std::int64_t encoder = 1, std::int64_t decoder = 2) {
+  m.name += "-with-encoder";
+  m.encoder_layers = encoder, m.decoder_layers = decoder, m.layers = encoder + decoder;
+  return m;
+}
+
 inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2,
   m.dropout_ffn_residual = 0.25;
@@ -143,6 +150,31 @@ struct Batch {
     }
     micro.key_end = placed(ends, b, t);
   }
+
+  // For models with an encoder: the sources, of the same samples. Each document of a window here sees the document of
+  // the same number in its source; documents without one see nothing.
+  void add_sources(const std::vector<std::vector<std::int32_t>>& windows, bool document_mask) {
+    sources = std::make_unique<Batch>(windows, document_mask, micro.samples.at(0));
+    sources->end_documents();
+    const auto b = micro.batch(), t = micro.sequence(), s = sources->micro.sequence();
+    for (std::int64_t sequence = 0; sequence < b; ++sequence) {
+      std::vector<std::int32_t> begins;  // of the source's documents
+      for (std::int64_t i = 0; i < s; ++i)
+        if (sources->start[static_cast<std::size_t>(sequence * s + i)] == i)
+          begins.push_back(static_cast<std::int32_t>(i));
+      begins.push_back(static_cast<std::int32_t>(s));
+      std::size_t document = 0;
+      for (std::int64_t i = 0; i < t; ++i) {
+        if (i > 0 && start[static_cast<std::size_t>(sequence * t + i)] == i) ++document;
+        source_start.push_back(begins.at(std::min(document, begins.size() - 1)));
+        source_end.push_back(begins.at(std::min(document + 1, begins.size() - 1)));
+      }
+    }
+    micro.source = &sources->micro;
+    micro.source_start = placed(source_start, b, t), micro.source_end = placed(source_end, b, t);
+  }
+  std::unique_ptr<Batch> sources;
+  std::vector<std::int32_t> source_start, source_end;
 
  private:
   template <class T> base::View placed(std::vector<T>& values, std::int64_t b, std::int64_t t) {

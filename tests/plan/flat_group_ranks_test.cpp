@@ -30,7 +30,7 @@ struct CutBranch : BranchKind {
   std::vector<SavedTensor> tensors(const ModelConfig&, const MicroShape&, Pass) const override { return {}; }
   std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }
   std::int64_t backward_workspace_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
-  double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
+  double forward_flops(const ModelConfig&, const Lengths&) const override { return 0; }
 };
 
 // A head whose gradients are added over more ranks than the data-parallel ones.

@@ -137,7 +137,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto plural = [](std::int64_t n) { return n == 1 ? "" : "s"; };
   std::string out =
       fmt::format("model       {}: {} layers, {} hidden, {} heads, vocabulary {}\n", base::one_line(p.model.name),
-                  p.model.layers, p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
+                  plan::layers_text(p.model), p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
   out += fmt::format("parameters  {}{}{}\n", base::count_text(p.parameters), plan::trained_text(p.model),
                      p.active_parameters < p.parameters
                          ? fmt::format(", of which a token goes through {}", base::count_text(p.active_parameters))
@@ -152,7 +152,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
       p.device == base::DeviceKind::cuda ? "a GPU a rank"
                                          : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
   out += fmt::format("step        {} micro-batch{} of {} x {} tokens, {}{}{}, {} (attention counted {})\n",
-                     batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence,
+                     batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, plan::lengths_text(p),
                      p.local_accumulation > 1 ? fmt::format("local accumulation {}, ", p.local_accumulation) : "",
                      base::counted(batch.accumulation_steps(), "accumulation step"),
                      p.breadth_first(batch) ? ", breadth first" : "", base::rate_text(p.flops, "FLOP"),

@@ -17,6 +17,7 @@
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/recompute_choice.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/spec/objective.h"
@@ -167,6 +168,7 @@ plan::Plan decide(plan::Plan p, const Options& o, const SetFacts& set) {
   if (o.lanes > 0) p.model.lanes = o.lanes;
   if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);
   if (p.sequence == 0) p.sequence = p.model.context;
+  if (p.source_sequence == 0 && plan::has_encoder(p.model)) p.source_sequence = p.sequence;
   p.topology = plan::topology_of(p, o.ranks);
   if (p.global_batch == 0) p.global_batch = usual_global_batch(p);
   if (!o.device_memory.empty())

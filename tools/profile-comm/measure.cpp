@@ -17,6 +17,7 @@
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/plan_json.h"
 #include "libtrain/plan/prediction.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/profile/block_work.h"
 #include "libtrain/profile/collective.h"
@@ -69,6 +70,10 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
                                     int fair_threads) {
   profile::CeilingOptions c;
   c.model = plan != nullptr ? plan->model : plan::load_model(o.model, io::read_layout_file);
+  if (plan::has_encoder(c.model))
+    throw base::UsageError(
+        fmt::format("{} has an encoder, and blocks of such models are not measured", base::one_line(c.model.name)),
+        "a model without an encoder, of the same width: its layers have the same products");
   if (o.vocabulary > 0) c.model.vocabulary = o.vocabulary;
   if (c.model.vocabulary == 0)
     c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;  // as in published models

@@ -158,9 +158,10 @@ std::vector<GroupCall> AttentionKind::tensor_calls(const ModelConfig& m, const M
 
 // The scores and their product with the values are counted in full; causal masking would halve them. A sparse layout
 // and a window count their share of what dense attention computes.
-double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
+double AttentionKind::forward_flops(const ModelConfig& m, const Lengths& lengths) const {
   return apart_flops(m) + adapter_flops(m, "attention") +
-         4 * computed_share(m, sequence) * static_cast<double>(sequence) * static_cast<double>(m.query_width());
+         4 * computed_share(m, lengths.sequence) * static_cast<double>(lengths.sequence) *
+             static_cast<double>(m.query_width());
 }
 
 // The products with weights.

@@ -14,7 +14,7 @@ class AttentionKind : public BranchKind {
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
-  double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  double forward_flops(const ModelConfig& model, const Lengths& lengths) const override;
   bool makes_weight_gradients_apart() const override { return true; }
   std::int64_t input_gradients_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t weight_gradients_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;

@@ -39,8 +39,8 @@ BlockAccesses BlockKind::accesses(const ModelConfig& model) const {
   return a;
 }
 
-double BlockKind::recompute_flops(const ModelConfig& model, std::int64_t sequence) const {
-  return forward_flops(model, sequence);
+double BlockKind::recompute_flops(const ModelConfig& model, const Lengths& lengths) const {
+  return forward_flops(model, lengths);
 }
 
 namespace {
@@ -55,10 +55,10 @@ BlockWork work_of_flops(const ModelConfig& m, const MicroShape& s, double flops_
 }  // namespace
 
 BlockWork BlockKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels) const {
-  return work_of_flops(m, s, forward_flops(m, s.sequence));
+  return work_of_flops(m, s, forward_flops(m, s.lengths()));
 }
 BlockWork BranchKind::work(const ModelConfig& m, const MicroShape& s, AttentionKernels) const {
-  return work_of_flops(m, s, forward_flops(m, s.sequence));
+  return work_of_flops(m, s, forward_flops(m, s.lengths()));
 }
 
 std::vector<GroupCall> BlockKind::tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {

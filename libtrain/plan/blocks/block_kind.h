@@ -70,18 +70,18 @@ class BlockKind {
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
 
   // Model FLOPs of forward, for each token. Backward takes twice as many.
-  virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+  virtual double forward_flops(const ModelConfig& model, const Lengths& lengths) const = 0;
   // FLOPs of the second forward of a recomputed block, which only makes what the block saves. By default all of
   // forward.
-  virtual double recompute_flops(const ModelConfig& model, std::int64_t sequence) const;
+  virtual double recompute_flops(const ModelConfig& model, const Lengths& lengths) const;
   // The part of twice forward's FLOPs that backward leaves out, because weights are frozen.
-  virtual double frozen_flops(const ModelConfig&, std::int64_t) const { return 0; }
+  virtual double frozen_flops(const ModelConfig&, const Lengths&) const { return 0; }
   // Forward and backward, without recomputation.
-  double training_flops(const ModelConfig& model, std::int64_t sequence) const {
-    return 3 * forward_flops(model, sequence) - frozen_flops(model, sequence);
+  double training_flops(const ModelConfig& model, const Lengths& lengths) const {
+    return 3 * forward_flops(model, lengths) - frozen_flops(model, lengths);
   }
   // The part of backward's FLOPs that weight gradients take when they are computed apart.
-  virtual double apart_flops(const ModelConfig&, std::int64_t) const { return 0; }
+  virtual double apart_flops(const ModelConfig&, const Lengths&) const { return 0; }
   // The products and bytes of one micro-batch on a rank, from which its time follows. By default one product of
   // forward_flops, divided among tensor-parallel ranks, and its two gradients.
   virtual BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const;
@@ -129,7 +129,7 @@ class BranchKind {
   // backward.
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
-  virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+  virtual double forward_flops(const ModelConfig& model, const Lengths& lengths) const = 0;
   // As BlockKind::work, without the layer's norm and residual addition.
   virtual BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const;
 

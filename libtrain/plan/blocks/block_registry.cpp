@@ -1,6 +1,7 @@
 // The kinds of blocks that the library has.
 #include "libtrain/plan/blocks/block_registry.h"
 
+#include "libtrain/plan/blocks/bridge.h"
 #include "libtrain/plan/blocks/embedding.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/blocks/layer.h"
@@ -11,7 +12,8 @@ namespace trainyard::plan {
 namespace {
 
 NamedKinds<BlockKind>& named_blocks() {
-  static NamedKinds<BlockKind> all("block", {{"embedding", std::make_shared<EmbeddingKind>()},
+  static NamedKinds<BlockKind> all("block", {{"bridge", std::make_shared<BridgeKind>()},
+                                             {"embedding", std::make_shared<EmbeddingKind>()},
                                              {"head", std::make_shared<HeadKind>()},
                                              {"layer", std::make_shared<LayerKind>()}});
   return all;

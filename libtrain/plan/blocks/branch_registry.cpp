@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/branch_registry.h"
 
 #include "libtrain/plan/blocks/attention.h"
+#include "libtrain/plan/blocks/cross_attention.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/blocks/feed_forward.h"
 #include "libtrain/plan/blocks/named_kinds.h"
@@ -12,6 +13,7 @@ namespace {
 
 NamedKinds<BranchKind>& named_branches() {
   static NamedKinds<BranchKind> all("branch", {{"attention", std::make_shared<AttentionKind>()},
+                                               {cross_attention_branch, std::make_shared<CrossAttentionKind>()},
                                                {"experts", std::make_shared<ExpertsKind>()},
                                                {"ffn", std::make_shared<FeedForwardKind>()}});
   return all;

@@ -34,7 +34,7 @@ std::vector<FlatGroup> EmbeddingKind::flat_groups(const ModelConfig& m, std::int
   tokens.vocabulary_table("weight", Decay::no);
   all.push_back(tokens.take());
   if (has_position_table(m)) {
-    Declaration positions(m, "embedding.positions", Part::input);
+    Declaration positions(m, has_encoder(m) ? "encoder.positions" : "embedding.positions", Part::input);
     positions.positions_table("weight");
     all.push_back(positions.take());
   }

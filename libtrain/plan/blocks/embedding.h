@@ -22,7 +22,7 @@ class EmbeddingKind : public BlockKind {
   bool shared_by_tensor_ranks() const override { return true; }
   std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
-  double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
+  double forward_flops(const ModelConfig&, const Lengths&) const override { return 0; }
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };
 

@@ -248,11 +248,11 @@ std::vector<GroupCall> ExpertsKind::expert_calls(const ModelConfig& m, const Mic
 }
 
 // For one token: the chosen experts, the gate and the part beside the experts.
-double ExpertsKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
+double ExpertsKind::forward_flops(const ModelConfig& m, const Lengths& lengths) const {
   auto flops = static_cast<double>(m.experts.top_k) * expert_kind(m.experts.network).forward_flops(m) +
                2 * static_cast<double>(m.hidden) * static_cast<double>(expert_count(m));
   if (m.experts.residual) flops += 4 * static_cast<double>(m.hidden);
-  if (const auto beside = beside_experts(m)) flops += beside->forward_flops(model_beside_experts(m), sequence);
+  if (const auto beside = beside_experts(m)) flops += beside->forward_flops(model_beside_experts(m), lengths);
   return flops;
 }
 

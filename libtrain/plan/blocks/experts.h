@@ -26,7 +26,7 @@ class ExpertsKind : public BranchKind {
                                       Again again) const override;
   std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
-  double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  double forward_flops(const ModelConfig& model, const Lengths& lengths) const override;
   double frozen_flops(const ModelConfig& model) const override { return forward_flops(model, 0); }
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };

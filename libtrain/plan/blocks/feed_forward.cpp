@@ -80,7 +80,7 @@ std::int64_t FeedForwardKind::weight_gradients_workspace_bytes(const ModelConfig
          std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).ffn, has_biases(m)), p.fused_weights(inner(m, s)));
 }
 
-double FeedForwardKind::forward_flops(const ModelConfig& m, std::int64_t) const {
+double FeedForwardKind::forward_flops(const ModelConfig& m, const Lengths&) const {
   return apart_flops(m) + adapter_flops(m, names_.prefix);
 }
 

@@ -58,9 +58,9 @@ struct Parameter {
   bool operator==(const Parameter&) const = default;
 };
 
-// Where in a model something lies: before the layers, in the layers, or after them. Only flat groups of layers share
-// rotating buffers, and only layers are recomputed.
-enum class Part { input, layers, output };
+// Where in a model something lies: before the layers, in the layers, between those of an encoder and the others, or
+// after them. Only flat groups of layers share rotating buffers, and only layers are recomputed.
+enum class Part { input, layers, bridge, output };
 
 struct FlatGroup {
   std::string name;  // "embedding.tokens", "embedding.positions", "layers.07", "head"

@@ -144,13 +144,13 @@ std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroS
 }
 
 // V is the logical vocabulary.
-double HeadKind::forward_flops(const ModelConfig& m, std::int64_t) const {
+double HeadKind::forward_flops(const ModelConfig& m, const Lengths&) const {
   const auto transform = static_cast<double>(has_masked_head(m) ? m.hidden : 0);
   return 2 * static_cast<double>(m.hidden) * (static_cast<double>(m.vocabulary) + transform);
 }
 
-double HeadKind::frozen_flops(const ModelConfig& m, std::int64_t sequence) const {
-  return has_adapter(m) ? forward_flops(m, sequence) : 0;
+double HeadKind::frozen_flops(const ModelConfig& m, const Lengths& lengths) const {
+  return has_adapter(m) ? forward_flops(m, lengths) : 0;
 }
 
 // Logits are written in the accumulation dtype and read for their maximum, their sum and their gradient, which is

@@ -19,8 +19,8 @@ class HeadKind : public BlockKind {
   bool shared_by_tensor_ranks() const override { return true; }
   std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
-  double frozen_flops(const ModelConfig& model, std::int64_t sequence) const override;
-  double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  double frozen_flops(const ModelConfig& model, const Lengths& lengths) const override;
+  double forward_flops(const ModelConfig& model, const Lengths& lengths) const override;
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 
  private:

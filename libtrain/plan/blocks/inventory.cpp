@@ -8,6 +8,7 @@
 #include "libtrain/plan/blocks/block_registry.h"
 #include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/spec/conditions.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/ranges.h>
 
@@ -21,19 +22,26 @@ namespace {
 // Adds the segments of items [run.begin, run.end).
 void add_segments(std::vector<Segment>& out, const KnownModel& known, Items run, int chunk,
                   const ExpertShare& experts) {
-  const auto layers = known.model()->layers;
+  const auto& m = *known.model();
+  const auto has = [&](std::int64_t item) { return run.begin <= item && run.end > item; };
   const auto add = [&](Part part, const BlockKind& kind, const std::shared_ptr<const ModelConfig>& model, Items of) {
     out.push_back({part, &kind, *model, of.end - of.begin, of.begin, chunk, experts, Recompute::none, model});
   };
-  if (run.begin <= 0 && run.end > 0) add(Part::input, block_kind("embedding"), known.model(), {0, 1});
-  const Items here{std::max<std::int64_t>(run.begin - 1, 0), std::min(run.end - 1, layers)};
-  if (here.begin < here.end) {
-    const auto& kind = block_kind("layer");
+  const auto here = layers_of(m, run);
+  const auto add_layers = [&](const Items& of_tower) {
     for (const auto& alike : known.layers())
-      if (const Items both{std::max(alike.first, here.begin), std::min(alike.end, here.end)}; both.begin < both.end)
-        add(Part::layers, kind, alike.model, both);
+      if (const Items both{std::max({alike.first, here.begin, of_tower.begin}),
+                           std::min({alike.end, here.end, of_tower.end})};
+          both.begin < both.end)
+        add(Part::layers, block_kind("layer"), alike.model, both);
+  };
+  if (has(0)) add(Part::input, block_kind("embedding"), known.model(), {0, 1});
+  if (has_encoder(m)) {
+    add_layers({0, m.encoder_layers});
+    if (has(m.encoder_layers + 1)) add(Part::bridge, block_kind("bridge"), known.model(), {0, 1});
   }
-  if (run.begin <= layers + 1 && run.end > layers + 1) add(Part::output, block_kind("head"), known.model(), {0, 1});
+  add_layers({m.encoder_layers, m.layers});
+  if (has(item_count(m) - 1)) add(Part::output, block_kind("head"), known.model(), {0, 1});
 }
 
 std::vector<Segment> whole(const ModelConfig& m) {
@@ -62,14 +70,45 @@ SharedFlatGroups shared_flat_groups(const Segment& s, std::int64_t i) {
   return known.keep(std::move(key), std::move(made), parameters);
 }
 
-std::int64_t item_count(const ModelConfig& m) { return m.layers + 2; }
+std::int64_t item_count(const ModelConfig& m) { return m.layers + 2 + (has_encoder(m) ? 1 : 0); }
+
+std::int64_t item_of_layer(const ModelConfig& m, std::int64_t layer) {
+  return layer + 1 + (has_encoder(m) && layer >= m.encoder_layers ? 1 : 0);
+}
+
+Items layers_of(const ModelConfig& m, const Items& items) {
+  // The layers before an item.
+  const auto before = [&](std::int64_t item) {
+    return std::clamp<std::int64_t>(item - 1 - (has_encoder(m) && item > m.encoder_layers + 1 ? 1 : 0), 0, m.layers);
+  };
+  return {before(items.begin), before(items.end)};
+}
+
+HeldStreams held_streams(const ModelConfig& m, const Items& items) {
+  if (!has_encoder(m)) return {false, true, false};
+  const auto bridge = m.encoder_layers + 1;
+  return {items.begin <= bridge, items.end > bridge, items.end > bridge && items.begin < item_count(m) - 1};
+}
+
+bool Segment::is_of_source() const {
+  return has_encoder(model) && (part == Part::input || (part == Part::layers && is_in_encoder(model, first)));
+}
+
+Lengths Segment::lengths(const Lengths& whole) const { return is_of_source() ? Lengths(whole.source) : whole; }
+
+MicroShape Segment::shape(const MicroShape& whole) const { return is_of_source() ? whole.of_source() : whole; }
+
+double Segment::rows_per_token(const Lengths& whole) const {
+  return is_of_source() ? static_cast<double>(whole.source) / static_cast<double>(whole.sequence) : 1;
+}
 
 std::vector<std::string> item_names(const ModelConfig& m) {
   std::vector<std::string> out;
   for (const auto& segment : whole(m))
     for (std::int64_t i = 0; i < segment.times; ++i) {
       const auto own = segment.kind->flat_groups(segment.model, segment.first + i);
-      if (own.empty()) out.emplace_back(segment.part == Part::input ? "embedding" : "head");
+      if (segment.part == Part::bridge) out.emplace_back("bridge");
+      else if (own.empty()) out.emplace_back(segment.part == Part::input ? "embedding" : "head");
       else out.push_back(segment.part == Part::layers ? own[0].name : own[0].name.substr(0, own[0].name.find('.')));
     }
   return out;
@@ -87,9 +126,10 @@ std::vector<Segment> segments(const ModelPart& p) {
 
 std::int64_t layer_count(const ModelPart& p) {
   std::int64_t layers = 0;
-  for (const auto& items : p.chunks)
-    layers +=
-        std::max<std::int64_t>(0, std::min(items.end, p.model.layers + 1) - std::max<std::int64_t>(items.begin, 1));
+  for (const auto& items : p.chunks) {
+    const auto here = layers_of(p.model, items);
+    layers += here.end - here.begin;
+  }
   return layers;
 }
 
@@ -183,6 +223,10 @@ std::int64_t trained_parameter_count(const ModelConfig& m) {
       for (const auto& p : flat_group.parameters)
         n += p.update.kind == Update::Kind::frozen ? 0 : segment.times * p.count();
   return n;
+}
+
+std::string layers_text(const ModelConfig& m) {
+  return has_encoder(m) ? fmt::format("{} + {}", m.encoder_layers, m.decoder_layers) : fmt::format("{}", m.layers);
 }
 
 std::string trained_text(const ModelConfig& m) {

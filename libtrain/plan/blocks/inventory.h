@@ -14,7 +14,8 @@
 
 namespace trainyard::plan {
 
-// Blocks [begin, end) of a model in order: the embedding is item 0, layer i is item i + 1, the head is the last item.
+// Blocks [begin, end) of a model in order: the embedding, the layers, the head. In an encoder-decoder model the bridge
+// is between the encoder's layers and the others.
 struct Items {
   std::int64_t begin = 0, end = 0;
   bool operator==(const Items&) const = default;
@@ -22,6 +23,16 @@ struct Items {
 std::int64_t item_count(const ModelConfig& model);
 // "embedding", "layers.00", ..., "head", as files name them
 std::vector<std::string> item_names(const ModelConfig& model);
+std::int64_t item_of_layer(const ModelConfig& model, std::int64_t layer);
+// The layers among these items.
+Items layers_of(const ModelConfig& model, const Items& items);
+
+// The hidden states that a run of items has: an encoder's, those of the other layers, and the encoder's output. A model
+// without an encoder has the second alone.
+struct HeldStreams {
+  bool source = false, target = false, memory = false;
+};
+HeldStreams held_streams(const ModelConfig& model, const Items& items);
 
 // A model, or what one pipeline rank has of it: ascending runs of items. Each run is a chunk (virtual stage), which a
 // micro-batch passes through at one time. Refers to the model.
@@ -60,6 +71,13 @@ struct Segment {
   std::vector<FlatGroup> flat_groups(std::int64_t i = 0) const {
     return kind->held_flat_groups(model, first + i, experts);
   }
+  // Do these blocks work on source sequences: the embedding and the layers of an encoder?
+  bool is_of_source() const;
+  // What a block of them sees of the model's lengths, or of its micro-batch: a block of an encoder sees source
+  // sequences alone. And its own rows for each token of a target.
+  Lengths lengths(const Lengths& whole) const;
+  MicroShape shape(const MicroShape& whole) const;
+  double rows_per_token(const Lengths& whole) const;
 };
 // The same as segment.flat_groups(i). The thread keeps the last ones, because plans ask often and names take long.
 using SharedFlatGroups = std::shared_ptr<const std::vector<FlatGroup>>;
@@ -94,6 +112,8 @@ std::int64_t parameter_count(const ModelConfig& model);  // logical, each counte
 std::int64_t trained_parameter_count(const ModelConfig& model);
 // " (1.2M trained, 0.61%, in adapters on q, v)"; empty if all are trained.
 std::string trained_text(const ModelConfig& model);
+// "12"; with an encoder "6 + 6".
+std::string layers_text(const ModelConfig& model);
 // The part of these that experts have: the flat groups that a layer's branch has of its own.
 std::int64_t expert_parameter_count(const ModelConfig& model);
 // The part of all parameters that a token passes: of a layer's experts, as many as the token chooses.

@@ -8,6 +8,7 @@
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/spec/conditions.h"
+#include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
 
@@ -34,7 +35,8 @@ std::int64_t norms_of_branch(const ModelConfig& m) { return has_norm_before(m) &
 
 std::string layer_name(const ModelConfig& m, std::int64_t index) {
   const auto digits = std::max<std::size_t>(2, fmt::formatted_size("{}", m.layers - 1));
-  return fmt::format("layers.{:0{}}", index, digits);
+  const char* tower = !has_encoder(m) ? "" : is_in_encoder(m, index) ? "encoder." : "decoder.";
+  return fmt::format("{}layers.{:0{}}", tower, layer_in_tower(m, index), digits);
 }
 
 std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
@@ -204,27 +206,27 @@ std::vector<GroupCall> LayerKind::expert_calls(const ModelConfig& m, const Micro
   return calls;
 }
 
-double LayerKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
+double LayerKind::forward_flops(const ModelConfig& m, const Lengths& lengths) const {
   double flops = 0;
-  for (const auto& name : m.branches) flops += branch_kind(name).forward_flops(m, sequence);
+  for (const auto& name : m.branches) flops += branch_kind(name).forward_flops(m, lengths);
   return flops;
 }
 
-double LayerKind::recompute_flops(const ModelConfig& m, std::int64_t sequence) const {
-  auto flops = forward_flops(m, sequence);
+double LayerKind::recompute_flops(const ModelConfig& m, const Lengths& lengths) const {
+  auto flops = forward_flops(m, lengths);
   for (std::size_t branch = 0; branch < m.branches.size(); ++branch)
     if (skips_output(m, branch)) flops -= branch_kind(m.branches[branch]).output_flops(m);
   return flops;
 }
 
-double LayerKind::frozen_flops(const ModelConfig& m, std::int64_t) const {
+double LayerKind::frozen_flops(const ModelConfig& m, const Lengths&) const {
   double flops = 0;
   if (has_adapter(m))
     for (const auto& name : m.branches) flops += branch_kind(name).frozen_flops(m);
   return flops;
 }
 
-double LayerKind::apart_flops(const ModelConfig& m, std::int64_t) const {
+double LayerKind::apart_flops(const ModelConfig& m, const Lengths&) const {
   double flops = 0;
   if (makes_weight_gradients_apart(m))
     for (const auto& name : m.branches) flops += branch_kind(name).apart_flops(m);

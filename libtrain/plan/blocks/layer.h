@@ -25,10 +25,10 @@ class LayerKind : public BlockKind {
                                       Recompute recompute) const override;
   std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
-  double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
-  double recompute_flops(const ModelConfig& model, std::int64_t sequence) const override;
-  double frozen_flops(const ModelConfig& model, std::int64_t sequence) const override;
-  double apart_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  double forward_flops(const ModelConfig& model, const Lengths& lengths) const override;
+  double recompute_flops(const ModelConfig& model, const Lengths& lengths) const override;
+  double frozen_flops(const ModelConfig& model, const Lengths& lengths) const override;
+  double apart_flops(const ModelConfig& model, const Lengths& lengths) const override;
   BlockWork work(const ModelConfig& model, const MicroShape& shape, AttentionKernels kernels) const override;
 };
 
@@ -42,7 +42,8 @@ class LayerKind : public BlockKind {
 //        (for the first branch a copy of the hidden states); then the last norm, whose output is the hidden states
 std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);
 
-// "layers.07": as many digits as the last layer needs, at least two.
+// "layers.07", or "encoder.layers.07" and "decoder.layers.07" with numbers of their own: as many digits as the last
+// layer needs, at least two.
 std::string layer_name(const ModelConfig& model, std::int64_t index);
 
 }  // namespace trainyard::plan

@@ -9,15 +9,6 @@
 
 namespace trainyard::plan {
 
-namespace {
-
-// Of a run of items, those that are layers: item i + 1 is layer i.
-Items layers_in(const ModelConfig& model, const Items& items) {
-  return {std::max<std::int64_t>(items.begin, 1), std::min(items.end, model.layers + 1)};
-}
-
-}  // namespace
-
 ActivationOffload::ActivationOffload(const ModelPart& part, const MicroShape& shape, const Placement& placement,
                                      const Recomputation& recompute, const std::vector<int>& slots) {
   if (placement.place == Place::device) return;
@@ -25,7 +16,7 @@ ActivationOffload::ActivationOffload(const ModelPart& part, const MicroShape& sh
   of_gpu_ = shape.device == base::DeviceKind::cuda;
   std::int64_t all = 0;
   for (const auto& items : part.chunks) {
-    const auto of_chunk = layers_in(part.model, items);
+    const auto of_chunk = layers_of(part.model, items);
     all += layers_.emplace_back(std::max<std::int64_t>(0, of_chunk.end - of_chunk.begin));
   }
   auto left = share_of(placement.share, recompute.full_layers(all));
@@ -68,7 +59,7 @@ std::vector<int> input_reads(const std::vector<Action>& actions, const ModelPart
   for (const auto& action : actions) {
     if (action.micro < 0 || action.kind != Action::Kind::backward) continue;
     const auto items = base::at(part.chunks, action.chunk);
-    const auto layers = layers_in(part.model, items);
+    const auto layers = layers_of(part.model, items);
     const auto add = [&](std::int64_t item) {
       if (item < layers.begin || item >= layers.end) return;
       if (const auto e = offload.extent(action.chunk, item - layers.begin, action.slot); e >= 0) out.push_back(e);

@@ -5,6 +5,7 @@
 #include "libtrain/base/memo.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
@@ -18,6 +19,15 @@ namespace trainyard::plan {
 
 std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
   return base::aligned(s.own_rows() * m.hidden * s.element_bytes());
+}
+
+std::int64_t hidden_bytes(const ModelConfig& m, const Items& chunk, const MicroShape& s, Pass pass) {
+  if (!has_encoder(m)) return stream_bytes(m, s);
+  const auto held = held_streams(m, chunk);
+  const auto elements = s.own_source_rows() * m.hidden;
+  const auto source = base::aligned(elements * s.element_bytes());
+  return (held.source ? source : 0) + (held.target ? stream_bytes(m, s) : 0) + (held.memory ? source : 0) +
+         (held.memory && pass == Pass::train ? base::aligned(elements * base::size_of(s.accumulation())) : 0);
 }
 
 namespace {
@@ -56,7 +66,8 @@ StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, const Rec
   Stack stack(elsewhere);
   for (const auto& segment : segments(part, recompute))
     if (segment.times > 0)
-      stack.add(segment.part, segment.times, on_stack(*segment.kind, segment.model, s, segment.recompute));
+      stack.add(segment.part, segment.times,
+                on_stack(*segment.kind, segment.model, segment.shape(s), segment.recompute));
   return stack.all();
 }
 
@@ -64,10 +75,13 @@ std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pa
                               const Recomputation& recompute) {
   const auto s = part.own_shape(shape);
   const auto& m = part.model;
-  if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(part, s, recompute).most;
+  std::int64_t hidden = 0;
+  for (const auto& chunk : part.chunks) hidden = std::max(hidden, hidden_bytes(m, chunk, s, pass));
+  if (pass == Pass::train) return hidden + saved_bytes(part, s, recompute).most;
   std::int64_t most = 0;
-  for (const auto& segment : segments(part)) most = std::max(most, segment.kind->evaluation_bytes(segment.model, s));
-  return stream_bytes(m, s) + most;
+  for (const auto& segment : segments(part))
+    most = std::max(most, segment.kind->evaluation_bytes(segment.model, segment.shape(s)));
+  return hidden + most;
 }
 
 std::int64_t SlotBytes::total(const std::vector<int>& slots) const {
@@ -120,12 +134,12 @@ std::shared_ptr<const BlockBytes> known_bytes(const Segment& segment, const Micr
 }  // namespace
 
 SlotCounter::SlotCounter(const ModelPart& part, const MicroShape& shape)
-    : stream_(stream_bytes(part.model, part.own_shape(shape))), layers_(layer_count(part)),
-      chunks_(part.chunks.size()) {
+    : layers_(layer_count(part)), chunks_(part.chunks.size()) {
   const auto s = part.own_shape(shape);
+  for (const auto& chunk : part.chunks) hidden_.push_back(hidden_bytes(part.model, chunk, s, Pass::train));
   for (const auto& segment : segments(part)) {
     if (segment.times == 0) continue;
-    const auto bytes = known_bytes(segment, s);
+    const auto bytes = known_bytes(segment, segment.shape(s));
     base::at(chunks_, segment.chunk).emplace_back(Blocks{segment.part, segment.times, bytes->saved, bytes->evaluated});
   }
 }
@@ -155,7 +169,7 @@ SlotBytes SlotCounter::with(const Recomputation& recompute, const std::vector<in
       before += blocks.times;
     }
     const auto& saved = stack.all();
-    out.of_chunk.push_back(stream_ + std::max(several ? saved.kept : saved.most, evaluation.kept));
+    out.of_chunk.push_back(hidden_[out.of_chunk.size()] + std::max(several ? saved.kept : saved.most, evaluation.kept));
     if (several) out.passing = std::max({out.passing, saved.passing, evaluation.passing});
   }
   return out;
@@ -172,7 +186,7 @@ std::int64_t largest_workspace(const ModelPart& part, const MicroShape& shape, P
   const auto s = part.own_shape(shape);
   std::int64_t most = 0;
   for (const auto& segment : segments(part)) {
-    const auto bytes = known_bytes(segment, s);
+    const auto bytes = known_bytes(segment, segment.shape(s));
     most = std::max(most, pass == Pass::train ? bytes->training_workspace : bytes->evaluation_workspace);
   }
   return most;
@@ -187,7 +201,7 @@ std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& s, Pass pa
 }
 
 std::int64_t tensor_staging_elements(const ModelConfig& m, const MicroShape& s) {
-  return s.tensor > 1 ? Widths(m, s.tensor).partials * s.rows() * m.hidden : 0;
+  return s.tensor > 1 ? Widths(m, s.tensor).partials * std::max(s.rows(), s.source_rows()) * m.hidden : 0;
 }
 
 std::int64_t tensor_staging_bytes(const ModelConfig& m, const MicroShape& s) {

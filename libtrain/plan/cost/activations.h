@@ -18,11 +18,15 @@ namespace trainyard::plan {
 StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute = {},
                        std::int64_t elsewhere = 0);
 
-// The hidden states [own rows, hidden] in the working dtype. Forward stores activations there, and backward their
+// The hidden states [own rows, hidden] of one sequence each in the working dtype. Forward stores activations there, and backward their
 // gradient in the same place. The caller of the blocks allocates them once, from the activations arena. So
 // activation_bytes is stream + saved (Pass::train), or stream + the most that a block has at one time (Pass::evaluate,
 // which never needs more).
 std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);
+// The hidden states that blocks `chunk` of the model have at one time. In an encoder-decoder model these are up to the
+// bridge the encoder's, and from there on the decoder's, beside the encoder's output and in training the sum of its
+// gradients in the accumulation dtype.
+std::int64_t hidden_bytes(const ModelConfig& model, const Items& chunk, const MicroShape& shape, Pass pass);
 std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pass pass,
                               const Recomputation& recompute = {});
 
@@ -50,7 +54,8 @@ class SlotCounter {
     // shared place of what is not kept (passing).
     std::array<StackBytes, recomputations.size()> saved, evaluated;
   };
-  std::int64_t stream_, layers_;
+  std::int64_t layers_;
+  std::vector<std::int64_t> hidden_;  // of each chunk
   std::vector<std::vector<Blocks>> chunks_;
 };
 SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute,

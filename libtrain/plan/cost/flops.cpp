@@ -3,18 +3,18 @@
 
 namespace trainyard::plan {
 
-double step_flops(const ModelPart& part, std::int64_t sequences, std::int64_t sequence,
-                  const Recomputation& recompute) {
+double step_flops(const ModelPart& part, std::int64_t sequences, const Lengths& whole, const Recomputation& recompute) {
   // Forward counts once and backward twice, or less with frozen weights. A recomputed layer repeats the part of forward
   // that backward reads.
   double token = 0;
   for (const auto& segment : segments(part, recompute)) {
     const bool again = segment.recompute == Recompute::layers;
-    token +=
-        static_cast<double>(segment.times) * (segment.kind->training_flops(segment.model, sequence) +
-                                              (again ? segment.kind->recompute_flops(segment.model, sequence) : 0));
+    const auto lengths = segment.lengths(whole);
+    token += static_cast<double>(segment.times) * segment.rows_per_token(whole) *
+             (segment.kind->training_flops(segment.model, lengths) +
+              (again ? segment.kind->recompute_flops(segment.model, lengths) : 0));
   }
-  return static_cast<double>(sequences) * static_cast<double>(sequence) * token;
+  return static_cast<double>(sequences) * static_cast<double>(whole.sequence) * token;
 }
 
 }  // namespace trainyard::plan

@@ -14,7 +14,7 @@ namespace trainyard::plan {
 // nothing, since it repeats no matrix product. Recompute::layers adds the second forward of the layers, not of the
 // head. That forward ends with what backward reads, so it omits the last product. For GPT it is 16 B s L h^2 (1 +
 // s/(4h)); the reference repeats the whole forward, 24 B s L h^2 (1 + s/(6h)).
-double step_flops(const ModelPart& part, std::int64_t sequences, std::int64_t sequence,
+double step_flops(const ModelPart& part, std::int64_t sequences, const Lengths& lengths,
                   const Recomputation& recompute = {});
 
 }  // namespace trainyard::plan

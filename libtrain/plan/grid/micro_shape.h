@@ -33,6 +33,14 @@ enum class WeightGradients { with_inputs, apart };
 // that is predicted and not run has it.
 enum class AttentionKernels { fused, apart };
 
+// The tokens of a sequence. In an encoder-decoder model: of a target sequence, and of the source sequence that belongs
+// to it. A block whose lengths have a source is one that attends to it.
+struct Lengths {
+  Lengths(std::int64_t tokens, std::int64_t of_source = 0) : sequence(tokens), source(of_source) {}
+  std::int64_t sequence, source;
+  auto operator<=>(const Lengths&) const = default;
+};
+
 // A micro-batch: b sequences of T tokens.
 struct MicroBatch {
   std::int64_t batch = 1, sequence = 1;
@@ -62,14 +70,27 @@ struct RankShare {
   auto operator<=>(const RankShare&) const = default;
 };
 
+// In an encoder-decoder model there are also b source sequences of `source` tokens; 0: none.
 struct MicroShape : MicroBatch, RankShare {
+  std::int64_t source = 0;
+  Lengths lengths() const { return {sequence, source}; }
   // The rows of this rank's products, attention, experts and logits: one for each token, since no axis divides
   // sequences.
   std::int64_t rows() const { return tokens(); }
   // The tokens for which rows of experts have room.
   std::int64_t dispatch_rows() const { return std::max(rows(), dispatch_tokens); }
   // This rank's rows of hidden states, norms and dropout: an equal run of neighbouring rows.
-  std::int64_t own_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
+  std::int64_t own_rows() const { return own(rows()); }
+  // The same of the sources.
+  std::int64_t source_rows() const { return batch * source; }
+  std::int64_t own_source_rows() const { return own(source_rows()); }
+  std::int64_t own(std::int64_t all) const { return sequence_parallel ? all / tensor : all; }
+  // The shape of what works on the sources alone.
+  MicroShape of_source() const {
+    auto out = *this;
+    out.sequence = source, out.source = 0;
+    return out;
+  }
   auto operator<=>(const MicroShape&) const = default;
 };
 

@@ -182,7 +182,10 @@ tied = "off"
 std::vector<base::Field> fields_of(ModelConfig& m) {
   base::FieldVisitor v;
   v("name", m.name, "model", "name of the model in reports");
-  v("layers", m.layers, "model", "transformer layers", {1, 10000});
+  v("layers", m.layers, "model", "transformer layers; with an encoder those of both parts", {1, 10000});
+  v("encoder-layers", m.encoder_layers, "model", "layers of an encoder, to whose output all others attend; 0: none",
+    {0, 9999});
+  v("decoder-layers", m.decoder_layers, "model", "layers behind an encoder; 0: as many as the encoder has", {0, 9999});
   v("hidden", m.hidden, "model", "width of the residual stream; a multiple of heads, unless head-size is set",
     {1, 1 << 17});
   v("heads", m.heads, "model", "query heads; default for hidden below 256: 4", {1, 4096});
@@ -266,6 +269,10 @@ void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
   if (!given("heads")) m.heads = usual_heads(m.hidden);
   if (!given("kv-heads")) m.kv_heads = m.heads;
   if (!given("lanes")) m.lanes = 0;
+  if (m.encoder_layers > 0) {
+    if (m.decoder_layers == 0) m.decoder_layers = given("layers") ? m.layers - m.encoder_layers : m.encoder_layers;
+    if (!given("layers")) m.layers = m.encoder_layers + m.decoder_layers;
+  }
   if (!given("ffn")) m.ffn = std::min<std::int64_t>(usual_ffn(m), 1 << 20);
 }
 
@@ -301,7 +308,8 @@ std::string model_reference() {
       "# Keys of a model file\n\nA model file is TOML with these keys; a key that is left out has its default.\n"
       "This page is made from the program: `train --reference model-keys`.\n\n"
       "Hyphens and underscores are the same in keys and words.\n"
-      "Keys that begin with `attention-`, `experts-` or `rotary-` may stand in tables of these names, without the "
+      "Keys that begin with `attention-`, `experts-`, `rotary-`, `encoder-` or `decoder-` may stand in tables of these "
+      "names, without the "
       "beginning.\n\n"
       "| key | default | values | what it is |\n|---|---|---|---|\n";
   for (const auto& f : fields_of(m))
@@ -322,8 +330,9 @@ std::string model_help() {
                        in_column(f.legal.empty() ? "text" : f.legal, 45, 80), in_column(f.help, 6, 80));
   }
   return out +
-         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nattention-, experts- or "
-         "rotary- may stand in tables of these names: [experts]\ncount = 8, top-k = 2. Example, a small Llama (save "
+         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nattention-, experts-, "
+         "rotary-, encoder- or decoder- may stand in tables of these names:\n[experts]\ncount = 8, top-k = 2. Example, "
+         "a small Llama (save "
          "it as llama.toml, then\ntrain --model llama.toml ...):\n\n" +
          example;
 }

@@ -6,6 +6,7 @@
 #include "libtrain/plan/blocks/branch_registry.h"
 #include "libtrain/plan/model_file/adapter_problems.h"
 #include "libtrain/plan/model_file/attention_problems.h"
+#include "libtrain/plan/model_file/encoder_problems.h"
 #include "libtrain/plan/model_file/expert_problems.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/model_file/rotary_problems.h"
@@ -61,6 +62,7 @@ std::vector<std::string> problems(const ModelConfig& m) {
   sliced("the stored vocabulary", m.stored_vocabulary());
   if (has_experts(m)) sliced("the experts' width", expert_width(m));
   for (auto& text : adapter_problems(m)) out.push_back(std::move(text));
+  for (auto& text : encoder_problems(m)) out.push_back(std::move(text));
   for (auto& text : attention_problems(m)) out.push_back(std::move(text));
   for (auto& text : expert_problems(m)) out.push_back(std::move(text));
   return out;

@@ -44,10 +44,11 @@ double parameters_of(const Segment& segment, const ModelConfig& m) {
 }
 
 double flops_of(const Segment& segment, const PartitionOf& of) {
-  const double plain = segment.kind->training_flops(segment.model, of.sequence);
-  return segment.part == Part::layers && of.recompute.full > 0
-             ? plain + of.recompute.full * segment.kind->recompute_flops(segment.model, of.sequence)
-             : plain;
+  const auto lengths = segment.lengths(of.lengths);
+  double flops = segment.kind->training_flops(segment.model, lengths);
+  if (segment.part == Part::layers && of.recompute.full > 0)
+    flops += of.recompute.full * segment.kind->recompute_flops(segment.model, lengths);
+  return flops * segment.rows_per_token(of.lengths);
 }
 
 // std::regex compiles patterns recursively, and its usual matcher may take exponential time. So patterns are short, and
@@ -83,9 +84,9 @@ std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
 Boundaries balanced(const std::string& how, const PartitionOf& of, int parts) {
   constexpr std::size_t most_parts = 1 << 15;
   const bool flops = how == "flops";
-  using Key = std::tuple<std::shared_ptr<const KnownModel>, std::string, std::int64_t, double, int>;
+  using Key = std::tuple<std::shared_ptr<const KnownModel>, std::string, Lengths, double, int>;
   thread_local base::Memo<Key, Boundaries> known(most_parts);
-  Key key{known_model(of.model), how, flops ? of.sequence : 0, flops ? of.recompute.full : 0, parts};
+  Key key{known_model(of.model), how, flops ? of.lengths : Lengths(0), flops ? of.recompute.full : 0, parts};
   if (auto before = known.find(key)) return *std::move(before);
   const auto weights = item_weights(how, of);
   const auto found = std::count_if(weights.begin(), weights.end(), [](double w) { return w > 0; });

@@ -13,7 +13,7 @@ namespace trainyard::plan {
 // What is to be split: the model's items. A large vocabulary makes the first and the last item heavy.
 struct PartitionOf {
   const ModelConfig& model;
-  std::int64_t sequence = 1;     // tokens
+  Lengths lengths = 1;
   Recomputation recompute = {};  // of every layer alike: the layers of a stage are not known yet
 };
 

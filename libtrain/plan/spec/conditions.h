@@ -20,6 +20,10 @@ inline bool has_output_bias(const ModelConfig& m) {  // of attention
 inline bool is_rotary(const ModelConfig& m) { return m.positions == Positions::rotary; }
 inline bool has_position_table(const ModelConfig& m) { return m.positions == Positions::learned; }
 inline bool has_segment_table(const ModelConfig& m) { return m.segments > 0; }
+// An encoder, whose output the layers of a decoder attend to.
+inline bool has_encoder(const ModelConfig& m) { return m.encoder_layers > 0; }
+inline constexpr const char* cross_attention_branch = "cross-attention";  // of the layers behind an encoder
+inline bool is_in_encoder(const ModelConfig& m, std::int64_t layer) { return layer < m.encoder_layers; }
 inline bool is_post_norm(const ModelConfig& m) { return m.norm_position == NormPosition::post; }
 // A norm reads the hidden states before each branch, or the branch's output before it is added to them.
 inline bool has_norm_before(const ModelConfig& m) {

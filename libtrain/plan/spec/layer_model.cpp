@@ -2,6 +2,7 @@
 #include "libtrain/plan/spec/layer_model.h"
 
 #include "libtrain/base/index.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/file_layout.h"
 
 #include <algorithm>
@@ -10,11 +11,17 @@ namespace trainyard::plan {
 
 bool layer_has_experts(const ModelConfig& m, std::int64_t layer) {
   const auto& e = m.experts;
-  return has_experts(m) && layer >= e.dense_layers && (layer - e.dense_layers + 1) % e.every == 0;
+  const auto at = layer_in_tower(m, layer);
+  return has_experts(m) && at >= e.dense_layers && (at - e.dense_layers + 1) % e.every == 0;
 }
 
 std::int64_t expert_layers(const ModelConfig& m, std::int64_t layers) {
-  return has_experts(m) ? std::max<std::int64_t>(0, layers - m.experts.dense_layers) / m.experts.every : 0;
+  if (!has_experts(m)) return 0;
+  const auto of_tower = [&](std::int64_t first) {
+    return std::max<std::int64_t>(0, first - m.experts.dense_layers) / m.experts.every;
+  };
+  const auto encoder = std::min(layers, m.encoder_layers);
+  return of_tower(encoder) + of_tower(layers - encoder);
 }
 
 ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
@@ -22,8 +29,12 @@ ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
   const auto& layouts = m.attention.layout;
   const auto& windows = m.attention.window_tokens;
   auto& a = out.attention;
-  a.layout = {layouts.at(base::size(layer) % layouts.size())};
-  a.window_tokens = {windows.at(base::size(layer) % windows.size())};
+  const auto in_tower = base::size(layer_in_tower(m, layer));
+  a.layout = {layouts.at(in_tower % layouts.size())};
+  a.window_tokens = {windows.at(in_tower % windows.size())};
+  if (is_in_encoder(m, layer)) a.causal = false;
+  else if (has_encoder(m))
+    out.branches.insert(std::find(out.branches.begin(), out.branches.end(), "attention") + 1, cross_attention_branch);
   if (m.rotary.local_base > 0) {
     const auto fraction = m.rotary.fraction;
     if (a.window_tokens[0] > 0) out.rotary_base = m.rotary.local_base, out.rotary = {}, out.rotary.fraction = fraction;
@@ -45,8 +56,12 @@ ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
 std::int64_t alike_layers(const ModelConfig& m, std::int64_t layer, std::int64_t end) {
   const auto& layouts = m.attention.layout;
   const auto& windows = m.attention.window_tokens;
-  const auto layout_of = [&](std::int64_t other) { return layouts.at(base::size(other) % layouts.size()); };
-  const auto window_of = [&](std::int64_t other) { return windows.at(base::size(other) % windows.size()); };
+  const auto of_layer = [&](const auto& list, std::int64_t other) {
+    return list.at(base::size(layer_in_tower(m, other)) % list.size());
+  };
+  const auto layout_of = [&](std::int64_t other) { return of_layer(layouts, other); };
+  const auto window_of = [&](std::int64_t other) { return of_layer(windows, other); };
+  if (is_in_encoder(m, layer)) end = std::min(end, m.encoder_layers);
   if (!has_experts(m) && layouts.size() == 1 && windows.size() == 1) return end - layer;
   const auto same = [&](std::int64_t other) {
     if (layout_of(layer) != layout_of(other) || window_of(layer) != window_of(other)) return false;

@@ -15,7 +15,13 @@ bool layer_has_experts(const ModelConfig& model, std::int64_t layer);
 std::int64_t expert_layers(const ModelConfig& model, std::int64_t layers);
 inline std::int64_t expert_layers(const ModelConfig& model) { return expert_layers(model, model.layers); }
 
-// The model as a layer sees it. Its attention has only this layer's layout. It has a file's blocks only if that layout
+// The number of a layer in its tower: in the encoder, or behind it.
+inline std::int64_t layer_in_tower(const ModelConfig& model, std::int64_t layer) {
+  return layer < model.encoder_layers ? layer : layer - model.encoder_layers;
+}
+
+// The model as a layer sees it. A layer of an encoder sees later keys, too; a layer behind one has the branch
+// "cross-attention" behind "attention". What layers take in turn, they take in each tower from its first layer on. Its attention has only this layer's layout. It has a file's blocks only if that layout
 // is a file's, and then per_head is as the file has it. A layer without experts sees none. In a layer with experts the
 // branch "experts" replaces "ffn", and experts.count is this layer's number. Its rotary base is
 // the local one where its attention has a window of tokens.

@@ -36,7 +36,7 @@ enum class QkNorm { none, head, width };
 // biases, untied head (llama-1b, of Llama 3.2: tied).
 struct ModelConfig {
   std::string name = "custom";
-  std::int64_t layers = 2;
+  std::int64_t layers = 2;  // with those of an encoder
   std::int64_t hidden = 64;
   std::int64_t heads = 4;     // hidden % heads == 0, unless head_size is given
   std::int64_t kv_heads = 4;  // heads % kv_heads == 0
@@ -72,6 +72,10 @@ struct ModelConfig {
   double embedding_scale = 1;        // factor of the token's embedding, rounded to the working dtype
   double logit_softcap = 0;          // c: logits become c tanh(logits / c); 0: they stay
   std::int64_t position_offset = 0;  // first rows of the learned positions that no token uses
+  // The first layers, if they are an encoder: they see a whole source sequence, and each of the other layers attends to
+  // what they make of it (Vaswani et al. 2017). 0: all layers are a decoder, or with causal = false an encoder alone.
+  std::int64_t encoder_layers = 0;
+  std::int64_t decoder_layers = 0;  // the layers behind an encoder: layers = encoder_layers + decoder_layers
 
   std::int64_t head_dim() const { return head_size > 0 ? head_size : hidden / heads; }
   std::int64_t query_width() const { return heads * head_dim(); }

@@ -1,0 +1,30 @@
+// What encoder-decoder models do not go with, and the lengths of their sequences.
+#include "libtrain/base/setting_text.h"
+#include "libtrain/plan/decision_problems.h"
+#include "libtrain/plan/spec/conditions.h"
+
+namespace trainyard::plan {
+
+void encoder_layout_problems(const Plan& p, std::vector<Problem>& out) {
+  if (!has_encoder(p.model)) {
+    if (p.source_sequence > 0)
+      out.push_back({base::text("$source-sequence {} is for models with an encoder", p.source_sequence),
+                     base::text("leave it out, or a model file with encoder-layers")});
+    return;
+  }
+  if (p.source_sequence < 1)
+    out.push_back(
+        {base::text("$source-sequence {}: an encoder needs sequences of one token at least", p.source_sequence),
+         base::text("$source-sequence {}, as $sequence is", p.sequence)});
+  if (p.source_sequence > p.model.context)
+    out.push_back(
+        {base::text("$source-sequence {} is longer than the model's context {}", p.source_sequence, p.model.context),
+         base::text("$source-sequence {} at most", p.model.context)});
+  if (p.pipeline > 1)
+    out.push_back({base::text("$pipeline-parallel {} is not supported with an encoder: its output would have to reach "
+                              "each stage of the decoder",
+                              p.pipeline),
+                   base::text("$pipeline-parallel 1, and more of $tensor-parallel or $zero")});
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,47 @@
+// Checks an encoder-decoder model.
+#include "libtrain/plan/model_file/encoder_problems.h"
+
+#include "libtrain/plan/spec/block_layout.h"
+#include "libtrain/plan/spec/conditions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+std::vector<std::string> encoder_problems(const ModelConfig& m) {
+  std::vector<std::string> out;
+  const auto named = std::count(m.branches.begin(), m.branches.end(), cross_attention_branch);
+  if (!has_encoder(m)) {
+    if (m.decoder_layers > 0)
+      out.push_back(
+          fmt::format("decoder-layers {} needs encoder-layers: a decoder alone has layers", m.decoder_layers));
+    if (named > 0) out.push_back(fmt::format("the branch {} needs encoder-layers", cross_attention_branch));
+    return out;
+  }
+  if (m.layers != m.encoder_layers + m.decoder_layers || m.decoder_layers < 1)
+    out.push_back(fmt::format("layers {} is not the sum of encoder-layers {} and decoder-layers {}: leave layers out",
+                              m.layers, m.encoder_layers, m.decoder_layers));
+  if (named > 0)
+    out.push_back(fmt::format("the layers behind an encoder have the branch {} by themselves: leave it out of branches",
+                              cross_attention_branch));
+  if (std::count(m.branches.begin(), m.branches.end(), "attention") != 1)
+    out.emplace_back("with encoder-layers the branches of a layer have attention once");
+  if (!m.attention.causal)
+    out.emplace_back("with encoder-layers attention-causal is of the decoder, and is on: leave it out");
+  const auto not_with = [&](bool has, const char* what) {
+    if (has) out.push_back(fmt::format("{} is not supported with encoder-layers: leave one of them out", what));
+  };
+  not_with(m.attention.layout != std::vector<std::string>{"dense"}, "attention-layout");
+  not_with(m.attention.window_tokens != std::vector<std::int64_t>{0}, "attention-window-tokens");
+  not_with(m.embedding_norm, "embedding-norm");
+  not_with(has_segment_table(m), "segments");
+  not_with(has_masked_head(m), "head masked");
+  not_with(norms_queries_and_keys(m), "qk-norm");
+  not_with(m.parallel_residual, "parallel-residual");
+  not_with(has_adapter(m), "adapter-rank");
+  return out;
+}
+
+}  // namespace trainyard::plan
