@@ -288,8 +288,8 @@ class SentencePiece : public Tokenizer {
     throw no_such_token(path_, token, std::move(names));
   }
 
-  // Whether every text may be divided between a space and a character that is none, because no piece has a space inside:
-  // in front of the space, or behind it where it belongs to the word before.
+  // Whether every text may be divided between a space and a character that is none, because no piece has one inside: in
+  // front of the space, or behind it where it belongs to the word before.
   bool no_piece_has_inner_space() const {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       std::string_view piece = processor_.IdToPiece(id);
