@@ -299,12 +299,9 @@ std::int32_t id_in(const nlohmann::json& config, const char* key) {
   return one.is_number_unsigned() && one.get<std::uint64_t>() < std::uint64_t{1} << 31 ? one.get<std::int32_t>() : -1;
 }
 
-// Returns whether the tokenizer puts a token before each text. Its settings say so, or the template in tokenizer.json.
+// Returns whether the tokenizer puts a token before each text: by the template in tokenizer.json, else by its settings.
 // Otherwise, transformers adds one when it reads the SentencePiece model of a Llama.
 bool texts_begin_with_a_token(const std::string& folder, const nlohmann::json& config) {
-  const auto settings = object_beside(folder, "tokenizer_config.json");
-  const auto given = settings.find("add_bos_token");
-  if (given != settings.end() && given->is_boolean()) return given->get<bool>();
   const auto begins = [](const nlohmann::json& step) {
     if (!step.is_object() || step.value("type", nlohmann::json()) != "TemplateProcessing") return false;
     const auto single = step.find("single");
@@ -312,13 +309,17 @@ bool texts_begin_with_a_token(const std::string& folder, const nlohmann::json& c
            single->front().contains("SpecialToken");
   };
   const auto tokenizer = object_beside(folder, "tokenizer.json");
-  if (tokenizer.empty() && base::file_size(folder + "/tokenizer.model") >= 0)
-    return config.value("model_type", nlohmann::json()) == "llama";
   const auto found = tokenizer.find("post_processor");
-  if (found == tokenizer.end() || !found->is_object()) return false;
-  if (begins(*found)) return true;
-  const auto steps = found->find("processors");
-  return steps != found->end() && steps->is_array() && std::any_of(steps->begin(), steps->end(), begins);
+  if (found != tokenizer.end() && found->is_object()) {
+    const auto steps = found->find("processors");
+    if (begins(*found)) return true;
+    if (steps != found->end() && steps->is_array() && std::any_of(steps->begin(), steps->end(), begins)) return true;
+  }
+  const auto settings = object_beside(folder, "tokenizer_config.json");
+  const auto given = settings.find("add_bos_token");
+  if (given != settings.end() && given->is_boolean()) return given->get<bool>();
+  return tokenizer.empty() && base::file_size(folder + "/tokenizer.model") >= 0 &&
+         config.value("model_type", nlohmann::json()) == "llama";
 }
 
 // Records the token that ends a document, and the token that begins one if the model was fed it. What a run that begins

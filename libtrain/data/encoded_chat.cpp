@@ -71,6 +71,12 @@ class ChatWriter {
 }  // namespace
 
 EncodedChat::EncodedChat(const ChatTemplate& chat, const Tokenizer& tokenizer) : chat_(chat), tokenizer_(tokenizer) {
+  if (tokenizer.space_behind_words())
+    throw base::InputError(
+        fmt::format("tokenizer {} puts a space behind each text (treat_whitespace_as_suffix), and a conversation is "
+                    "divided where its answers begin",
+                    base::one_line(tokenizer.source())),
+        "take a tokenizer whose spaces stand before words, as most do");
   for (const auto& token : chat.tokens)
     if (tokenizer.token_named(token) < 0)
       throw base::InputError(

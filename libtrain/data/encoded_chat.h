@@ -19,11 +19,12 @@ void for_each_part(const ChatTemplate& chat, std::string_view text, const std::f
                    const std::function<void(const std::string&)>& token);
 
 // The tokens of a conversation are those of its whole text, where the template's tokens are, except that no token
-// crosses the beginning or the end of an answer. So the tokens before an answer are those of the text before it, which
-// `generate` gets as a prompt. Any thread may call encode.
+// crosses the beginning or the end of an answer. So the tokens before the first answer are those of the text before it,
+// which `generate` gets as a prompt. Before a later answer they are so if no token of that text crosses a border of an
+// earlier one, as none does where tokens of the template are. Any thread may call encode.
 class EncodedChat {
  public:
-  // InputError if the tokenizer lacks a token of the template. Both outlive it.
+  // InputError if the tokenizer lacks a token of the template, or has spaces behind words. Both outlive it.
   EncodedChat(const ChatTemplate& chat, const Tokenizer& tokenizer);
   // Appends the tokens of a document, with the tokens around it. Answers are ranges of these, in order and apart from
   // one another. The end of the document belongs to a last answer.

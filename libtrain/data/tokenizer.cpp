@@ -130,6 +130,18 @@ bool is_user_defined(std::string_view model, std::int32_t piece) {
   return false;
 }
 
+// Whether the pieces of a SentencePiece model have the space behind a word, as its trainer_spec (2) says in field 24.
+bool has_space_behind_words(std::string_view model) {
+  constexpr std::uint64_t trainer_spec = 2, treat_whitespace_as_suffix = 24;
+  bool has = false;
+  for (ProtobufFields all(model); all.next();) {
+    if (all.field != trainer_spec) continue;
+    for (ProtobufFields one(all.bytes); one.next();)
+      if (one.field == treat_whitespace_as_suffix) has = one.value != 0;
+  }
+  return has;
+}
+
 class SentencePiece : public Tokenizer {
  public:
   SentencePiece(const std::string& path, std::string model, const DocumentTokens& around)
@@ -140,6 +152,7 @@ class SentencePiece : public Tokenizer {
     if (!status.ok())
       throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
                              base::text("make one with spm_train, give a tokenizer.json, or use $tokenizer bytes"));
+    space_behind_words_ = has_space_behind_words(model_);
     divides_at_space_ = no_piece_has_inner_space();
     own_end_ = processor_.eos_id() < 0 && around.end.empty();
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
@@ -177,11 +190,12 @@ class SentencePiece : public Tokenizer {
     auto at = before;
     while (!text.empty()) {
       const auto part = take_part(text);
-      const auto ids = ids_of(reader_of(part, at), part);
+      const auto ids = ids_of(space_behind_words_ ? reader_before(part, text) : reader_of(part, at), part);
       out.insert(out.end(), ids.begin(), ids.end());
       at.text = part;
     }
   }
+  bool space_behind_words() const override { return space_behind_words_; }
   bool is_in_text(std::int32_t token) const override { return token >= 0 && is_user_defined(model_, token); }
   std::string decode(std::span<const std::int32_t> tokens) const override {
     std::vector<int> ids;
@@ -218,8 +232,8 @@ class SentencePiece : public Tokenizer {
     return ids;
   }
 
-  // The model with or without a space that it puts before a text itself. A message of protobuf followed by another one
-  // is both: a field of the second counts. Here this is normalizer_spec (3), in it add_dummy_prefix (3).
+  // The model with or without a space that it puts before a text, or behind it, itself. A message of protobuf followed
+  // by another one is both: a field of the second counts. Here this is normalizer_spec (3), in it add_dummy_prefix (3).
   const Processor& reader(bool puts_space) const {
     auto& one = readers_[puts_space ? 1 : 0];
     std::call_once(one.made, [&] {
@@ -236,6 +250,12 @@ class SentencePiece : public Tokenizer {
     if (before.text.empty()) return before.document_begins ? processor_ : reader(false);
     if (!removes_space_) return reader(false);
     return reader(is_space_at(before.text, End::last) || is_space_at(part, End::first));
+  }
+
+  // The same of a model that puts the space behind a text: it is behind the last part alone.
+  const Processor& reader_before(std::string_view part, std::string_view rest) const {
+    if (rest.empty()) return processor_;
+    return reader(removes_space_ && (is_space_at(part, End::last) || is_space_at(rest, End::first)));
   }
 
   // Whether the model reads white space at the end of a text, behind or before what it leaves out.
@@ -268,27 +288,33 @@ class SentencePiece : public Tokenizer {
     throw no_such_token(path_, token, std::move(names));
   }
 
-  // Whether every text may be divided at a space behind a character that is none, because no piece has one inside.
+  // Whether every text may be divided between a space and a character that is none, because no piece has one inside: in
+  // front of the space, or behind it where it belongs to the word before.
   bool no_piece_has_inner_space() const {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
-      const std::string_view piece = processor_.IdToPiece(id);
-      std::size_t begin = 0;
-      while (piece.substr(begin).starts_with(space)) begin += space.size();
-      if (piece.find(space, begin) != std::string_view::npos || piece.find(' ') != std::string_view::npos) return false;
+      std::string_view piece = processor_.IdToPiece(id);
+      if (space_behind_words_)
+        while (piece.ends_with(space)) piece.remove_suffix(space.size());
+      else
+        while (piece.starts_with(space)) piece.remove_prefix(space.size());
+      if (piece.find(space) != std::string_view::npos || piece.find(' ') != std::string_view::npos) return false;
     }
     return true;
   }
 
-  // The place of a space as above: the last one in the first 64 KiB of the text, else the first one behind.
-  std::size_t space_at(std::string_view text) const {
-    constexpr std::size_t usual = std::size_t{64} << 10;
-    if (!divides_at_space_) return std::string_view::npos;
-    const auto divides = [&](std::size_t at) { return at == std::string_view::npos || !is_space(text[at - 1]); };
-    for (auto at = text.rfind(' ', usual - 1); at != std::string_view::npos && at > 0; at = text.rfind(' ', at - 1))
-      if (divides(at)) return at;
-    auto at = text.find(' ', usual);
-    while (!divides(at)) at = text.find(' ', at + 1);
-    return at;
+  // The place where a text is divided so: at the last such space in its first 64 KiB, else at the first one behind.
+  std::size_t place_at_space(std::string_view text) const {
+    constexpr std::size_t usual = std::size_t{64} << 10, none = std::string_view::npos;
+    if (!divides_at_space_) return none;
+    const auto place = [&](std::size_t at) {
+      if (space_behind_words_) return at + 1 < text.size() && !is_space(text[at + 1]) ? at + 1 : none;
+      return at > 0 && !is_space(text[at - 1]) ? at : none;
+    };
+    for (auto at = text.rfind(' ', usual - 1); at != none; at = at > 0 ? text.rfind(' ', at - 1) : none)
+      if (place(at) != none) return place(at);
+    for (auto at = text.find(' ', usual); at != none; at = text.find(' ', at + 1))
+      if (place(at) != none) return place(at);
+    return none;
   }
 
   // Takes the part of the text that is passed to the library at once. A text above 64 KiB is divided as above, so that
@@ -303,11 +329,11 @@ class SentencePiece : public Tokenizer {
     };
     if (text.size() <= short_text) return take(text.size());
     const auto first = text.substr(0, most);
-    const auto at = space_at(first.substr(0, std::min(most, text.size() - 1)));
+    const auto at = place_at_space(first.substr(0, std::min(most, text.size() - 1)));
     if (at != std::string_view::npos) return take(at);
     if (text.size() <= most) return take(text.size());
     const auto white = first.find_last_of(" \n\t\r");
-    if (white != std::string_view::npos && white > 0) return take(white);
+    if (white != std::string_view::npos && white > 0) return take(white + (space_behind_words_ ? 1 : 0));
     auto n = most;
     while (n > 1 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
     return take(n);
@@ -321,7 +347,7 @@ class SentencePiece : public Tokenizer {
   };
   mutable std::array<Reader, 2> readers_;
   bool removes_space_ = false;  // white space at the ends of a text
-  bool divides_at_space_ = false;
+  bool space_behind_words_ = false, divides_at_space_ = false;
   std::uint32_t crc_ = 0;
   std::int32_t end_ = 0, begin_ = -1, mask_ = -1;
   bool own_end_ = false;

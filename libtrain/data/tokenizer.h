@@ -50,6 +50,9 @@ class Tokenizer {
     bool document_begins = true;  // nothing but a begin_of_document is before `text`
   };
   virtual void encode_part(std::string_view text, const Before& before, std::vector<std::int32_t>& append_to) const;
+  // Whether spaces belong to the word before them, and a text gets one at its end (treat_whitespace_as_suffix of
+  // SentencePiece). Then encode_part is for whole texts alone: it does not know whether a text goes on.
+  virtual bool space_behind_words() const { return false; }
   // Whether a special token is text to encode, which finds it there: SentencePiece's user-defined pieces.
   virtual bool is_in_text(std::int32_t) const { return false; }
   // The white space beside a token of its own that belongs to it.

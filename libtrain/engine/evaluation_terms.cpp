@@ -179,14 +179,19 @@ void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
                          hint);
 }
 
-// As a validation during training does.
-void leave_out_sets_without(std::vector<data::NamedSet>& sets, const std::string& split) {
-  auto with = sets;
-  std::erase_if(with, [&](const data::NamedSet& set) {
+// As a validation during training does. Returns the names of sets that are left out.
+std::vector<std::string> leave_out_sets_without(std::vector<data::NamedSet>& sets, const std::string& split) {
+  std::vector<data::NamedSet> with;
+  std::vector<std::string> without;
+  for (const auto& set : sets) {
     const RunSet read{set.folder, {}, data::read_index(set.folder), set.field, set.value};
-    return !has_split(read, split == "train" ? read.index.train : read.index.validation);
-  });
-  if (!with.empty()) sets = std::move(with);
+    require_field(read);
+    if (has_split(read, split == "train" ? read.index.train : read.index.validation)) with.push_back(set);
+    else without.push_back(text_of(read));
+  }
+  if (with.empty()) return {};
+  sets = std::move(with);
+  return without;
 }
 
 // The sequences of the set to evaluate.
@@ -220,7 +225,7 @@ void read_terms(EvaluationTerms& t, const EvaluateConfig& c, int ranks, int fair
                            fmt::format("{} does not say what it was trained on", t.checkpoint));
   auto named = data::sets_of(t.run.data, base::setting_name("data"));
   const bool several = named.size() > 1;
-  if (several) leave_out_sets_without(named, c.split);
+  if (several) t.left_out = leave_out_sets_without(named, c.split);
   t.sets = named.size();
   if (several) t.run.data = data::name_of(named.at(t.set));
   const auto& folder = named.at(t.set).folder;
@@ -288,6 +293,9 @@ void agree_on_terms(EvaluationTerms& t, const EvaluateConfig& c, World& world, t
     if (print() != found) throw_other_content("checkpoint, configuration or data index", t.run, files);
   });
   if (world.rank != 0) return;
+  if (t.set == 0 && !t.left_out.empty())
+    base::log_warning("{} no {} split: left out",
+                      base::listed(t.left_out, "and") + (t.left_out.size() == 1 ? " has" : " have"), c.split);
   if (const auto other = other_ends_text(t.setup.sets.front().folder, t.setup.index, t.checkpoint, t.state);
       !other.empty())
     base::log_warning("{}", other);

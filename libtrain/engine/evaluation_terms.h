@@ -19,7 +19,8 @@ struct EvaluationTerms {
   RunSetup setup;
   const std::vector<data::ShardEntry>* split = nullptr;
   std::int64_t sequences = 0;
-  std::size_t set = 0, sets = 1;  // which of the sets that $data names, and how many are evaluated
+  std::size_t set = 0, sets = 1;      // which of the sets that $data names, and how many are evaluated
+  std::vector<std::string> left_out;  // those of several that have no such split
 };
 
 // The settings that decide which collectives an evaluation issues. What the user did not give comes from the

@@ -70,30 +70,6 @@ std::string raw_name_of(const RunSet& set) {
   return data::name_of({.folder = set.folder, .field = set.field, .value = set.value});
 }
 
-void require_field(const RunSet& set) {
-  if (set.field.empty()) return;
-  std::set<std::string> fields, values;
-  for (const auto* split : {&set.index.train, &set.index.validation})
-    for (const auto& shard : *split)
-      for (const auto& [name, tokens] : shard.field_tokens) {
-        fields.insert(name);
-        if (name == set.field)
-          for (const auto& [value, count] : tokens) values.insert(value);
-      }
-  const auto some = [](const std::set<std::string>& all) {
-    std::vector<std::string> names;
-    for (const auto& name : all)
-      if (names.size() < 10) names.push_back(base::excerpt(name));
-    return base::listed(names, "and") + (all.size() > names.size() ? " and others" : "");
-  };
-  if (!fields.contains(set.field))
-    throw base::InputError(base::text("$data {}: the set keeps no field {}", text_of(set), base::excerpt(set.field)),
-                           fields.empty() ? "make it with shard-data --keep-field" : "it keeps " + some(fields));
-  if (!values.contains(set.value))
-    throw base::InputError(base::text("$data {}: no document has this value", text_of(set)),
-                           "there are " + some(values));
-}
-
 // Whether so many sequences are more than `most` times all windows. Exact, because a limit may be met exactly.
 bool is_above(std::uint64_t sequences, std::int64_t windows, double most) {
   const auto limit = base::fraction_of(most);
@@ -132,6 +108,30 @@ bool has_split(const RunSet& set, const std::vector<data::ShardEntry>& split) {
   if (set.field.empty()) return !split.empty();
   const auto tokens = tokens_of_shards(set, split);
   return std::any_of(tokens.begin(), tokens.end(), [](auto n) { return n > 0; });
+}
+
+void require_field(const RunSet& set) {
+  if (set.field.empty()) return;
+  std::set<std::string> fields, values;
+  for (const auto* split : {&set.index.train, &set.index.validation})
+    for (const auto& shard : *split)
+      for (const auto& [name, tokens] : shard.field_tokens) {
+        fields.insert(name);
+        if (name == set.field)
+          for (const auto& [value, count] : tokens) values.insert(value);
+      }
+  const auto some = [](const std::set<std::string>& all) {
+    std::vector<std::string> names;
+    for (const auto& name : all)
+      if (names.size() < 10) names.push_back(base::excerpt(name));
+    return base::listed(names, "and") + (all.size() > names.size() ? " and others" : "");
+  };
+  if (!fields.contains(set.field))
+    throw base::InputError(base::text("$data {}: the set keeps no field {}", text_of(set), base::excerpt(set.field)),
+                           fields.empty() ? "make it with shard-data --keep-field" : "it keeps " + some(fields));
+  if (!values.contains(set.value))
+    throw base::InputError(base::text("$data {}: no document has this value", text_of(set)),
+                           "there are " + some(values));
 }
 
 std::string text_of(const RunSet& set) { return base::one_line(raw_name_of(set)); }

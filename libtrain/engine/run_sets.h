@@ -28,6 +28,9 @@ struct RunSet {
 // a run reads.
 std::vector<RunSet> read_sets(const RunConfig& config);
 
+// InputError if the set is of a field that it does not keep, or of a value that no document of either split has.
+void require_field(const RunSet& set);
+
 // UsageError if $answers-only does not go with the model; InputError if a set does not mark answers.
 void require_answers(const RunConfig& config, const plan::ModelConfig& model, const std::vector<RunSet>& sets);
 

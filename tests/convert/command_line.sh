@@ -45,6 +45,9 @@ expect 0 convert-checkpoint told told-in --from safetensors --force
 jq -e '.provenance.document_tokens == {end: 7, begin: 5}' told-in/manifest.json >/dev/null || fail "provenance: $(jq -c .provenance told-in/manifest.json)"
 expect 0 convert-checkpoint told-in told-out --to safetensors
 [ "$(jq -c '[.eos_token_id, .bos_token_id, .pad_token_id]' told-out/config.json)" = '[[7,9],5,3]' ] || fail "ids: $(cat told-out/config.json)"
+jq -n '{add_bos_token: false}' >told/tokenizer_config.json
+expect 0 convert-checkpoint told told-in --from safetensors --force
+jq -e '.provenance.document_tokens == {end: 7, begin: 5}' told-in/manifest.json >/dev/null || fail "the template counts first: $(jq -c .provenance told-in/manifest.json)"
 expect 0 generate --checkpoint told-in --tokenizer bytes --prompt a --tokens 1 --threads 1
 expect 0 "${train[@]}" --init-from told-in --output told-run --steps 1
 said 'warning: data ends documents with token 256; the weights of told-in know 7 as their end .*; data begins documents with no token; the weights of told-in know token 5 as the beginning of every text'

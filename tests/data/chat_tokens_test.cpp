@@ -118,6 +118,21 @@ TEST_F(ChatTokens, BeginAsAPromptDoes) {
   }
 }
 
+// So is a later answer, where no token lies across a border of an earlier one.
+TEST_F(ChatTokens, GoOnAsAPromptDoes) {
+  int later = 0;
+  for (const auto& row : golden["rows"]) {
+    const auto found = encoded(row);
+    const auto prompts = row["prompts"].get<std::vector<Ids>>();
+    if (row["ids"].is_null() || found.answers.size() != prompts.size()) continue;
+    for (std::size_t k = 1; k < prompts.size(); ++k, ++later) {
+      const Ids before(found.tokens.begin(), found.tokens.begin() + found.answers[k].begin);
+      EXPECT_EQ(before, prompts[k]) << name_of(row) << ", answer " << k;
+    }
+  }
+  EXPECT_GT(later, 300);
+}
+
 // A template's tokens are tokens where the text of users has none, with the white space that belongs to them.
 TEST_F(ChatTokens, OfATemplateWhereSpecialTokensAreText) {
   int same = 0;

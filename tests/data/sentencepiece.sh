@@ -54,16 +54,20 @@ jq -e '.train[0].documents == 1' large/index.json >/dev/null
 once=$(($(wc -l <expected) - $(wc -l <text.txt)))
 [ "$(jq '.train[0].tokens' large/index.json)" = $((150 * once + 1)) ] || { echo "150 times $once tokens became $(jq '.train[0].tokens' large/index.json)"; exit 1; }
 
-# A model that keeps white space and puts a space before each text, as Llama 2 does: a document of more than 1 MiB has the tokens of spm_encode.
-for dummy in true false; do
-  spm_train --input=text.txt --model_prefix=kept --vocab_size=340 --hard_vocab_limit=false --model_type=bpe --byte_fallback=true --normalization_rule_name=identity --remove_extra_whitespaces=false --add_dummy_prefix=$dummy --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
-  for ((i = 0; i < 14; ++i)); do tr '\n' ' ' <text.txt | sed 's/old/old  /g'; done >kept.txt
-  [ "$(wc -c <kept.txt)" -gt 1500000 ]
+# A model that keeps white space and puts a space before each text, as Llama 2 does, or behind it: a document of more than 1 MiB has the tokens of spm_encode.
+for ((i = 0; i < 14; ++i)); do tr '\n' ' ' <text.txt | sed 's/old/old  /g'; done >kept.txt
+[ "$(wc -c <kept.txt)" -gt 1500000 ]
+keeps='--vocab_size=340 --model_type=bpe --byte_fallback=true --normalization_rule_name=identity --remove_extra_whitespaces=false'
+for options in "$keeps" "$keeps --add_dummy_prefix=false" "$keeps --treat_whitespace_as_suffix=true" '--vocab_size=60 --treat_whitespace_as_suffix=true'; do
+  spm_train --input=text.txt --model_prefix=kept --hard_vocab_limit=false $options --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
   timeout 60 shard-data --input kept.txt --split whole --tokenizer kept.model --output kept --threads 1 --validation 0 --force 2>log >/dev/null || { cat log; exit 1; }
   timeout 60 spm_encode --model=kept.model --output_format=id <kept.txt | tr ' ' '\n' >expected
   tokens kept/train/shard-00000.h5 | head -n -1 >found
   cmp expected found
 done
+# A conversation goes on behind each part, where such a model would put a space.
+echo '{"prompt": "the cat", "response": "walks"}' >chat.jsonl
+refused 3 'kept.model puts a space behind each text (treat_whitespace_as_suffix)' shard-data --input chat.jsonl --chat-template plain --tokenizer kept.model --output chats
 
 # A foreign model beside an unreadable tokenizer.json and a readable tokenizer.model: the latter is recorded, and generate and an evaluation use it.
 printf 'layers = 1\nhidden = 16\nheads = 4\nkv-heads = 2\nffn = 24\ncontext = 16\nnorm = "rms"\npositions = "rotary"\nactivation = "swiglu"\nbiases = "off"\ntied = "off"\n' >llama.toml

@@ -360,9 +360,16 @@ TEST(MixedRuns, AValueMayHaveNoValidation) {
       found = engine::evaluate_sets(e, w, nullptr);
     });
   };
+  ::testing::internal::CaptureStderr();
   evaluate();
+  const auto said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(has(said, folder + "[lang=e\\nn] has no validation split: left out")) << said;
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].data, folder + "[lang=de]");
+  // Nothing is left out that no split has.
+  e.given = {"data"}, e.run.data = folder + "[lang=de]," + folder + "[lang=fr]";
+  const auto mistyped = testing::error_text_of(evaluate);
+  EXPECT_TRUE(has(mistyped, "[lang=fr]: no document has this value")) << mistyped;
   e.given = {"data"}, e.run.data = folder + "[lang=e\nn]";
   const auto none = folder + "[lang=e\\nn] has no validation split";
   EXPECT_TRUE(has(testing::error_text_of(evaluate), none)) << testing::error_text_of(evaluate);

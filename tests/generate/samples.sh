@@ -85,6 +85,14 @@ printf '{"prompt": "a"\n' >cut
 refused 3 'cut, line 1 is no JSON: it breaks off' generate --checkpoint run --prompts cut; said 'try: each line is JSON, such as'
 : >empty
 refused 3 'empty: holds no prompt' generate --checkpoint run --prompts empty
+# A prompt that is refused: of a file before the first is continued, of a pipe behind the answers before it, with any batch.
+{ cat prompts; printf '"%065d"\n"a"\n' 0; } >long
+for batch in 1 2 8; do
+  refused 3 'long, line 7: the prompt has 65 tokens' "${many[@]}" --prompts long --batch $batch
+  expect 3 "${many[@]}" --prompts - --batch $batch <long; once 'standard input, line 7: the prompt has 65 tokens'
+  same out all-1 "answers before the prompt that is too long, --batch $batch"
+done
+expect 3 "${many[@]}" --prompts <(cat long) --batch 3; same out all-1 "answers from a named pipe"
 refused 2 'context 65 is more than the 64 tokens' generate --checkpoint run --prompt a --context 65
 
 # Scores: of tokens that were generated, their log probabilities.

@@ -72,7 +72,8 @@ TEST(Score, IsWhatTheTextModelSaysTokenByToken) {
   }
 }
 
-Question read(const std::string& line, std::int64_t room = 16, const generate::Beginning& before = {{256}, {256}, ""}) {
+const generate::Beginning with_256{{256}, {256}, ""};
+Question read(const std::string& line, std::int64_t room = 16, const generate::Beginning& before = with_256) {
   return generate::question_of(line, "file, line 1", *data::make_tokenizer("bytes"), before, room);
 }
 std::vector<std::int32_t> scored(const ToScore& t) {
@@ -103,6 +104,41 @@ TEST(Question, EndingsFollowTheContext) {
   EXPECT_TRUE(alone.put);
   EXPECT_EQ(ids.characters, (std::vector<std::int64_t>{0, 0}));
   EXPECT_EQ(read(R"({"endings": ["a"]})", 4, {{}, {256}, ""}).parts[0].tokens, (std::vector<std::int32_t>{256, 'a'}));
+}
+
+// Expected: str.isspace() of Python 3.11.
+TEST(Question, SpacesAtTheEndOfAContextAreThoseOfPython) {
+  for (const char* space :
+       {" ", "\t", "\u000b", "\u000c", "\u001c", "\u001d", "\u001e", "\u001f", "\u0085", "\u00a0", "\u1680", "\u2000",
+        "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\u3000\u001f \u00a0"}) {
+    const auto line = nlohmann::json{{"context", std::string("a") + space}, {"endings", {"b"}}}.dump();
+    EXPECT_EQ(read(line).parts[0].first, 2u) << line;
+  }
+  for (const char* none : {"\u200b", "\ufeff", "\u180e", "\u001b", "\u0001"}) {
+    const auto context = std::string("a") + none;
+    const auto line = nlohmann::json{{"context", context}, {"endings", {"b"}}}.dump();
+    EXPECT_EQ(read(line).parts[0].first, 1 + context.size()) << line;
+  }
+}
+
+// The context has its own tokens also where the whole text has another one across the border.
+TEST(Question, ATokenAcrossTheBorder) {
+  const std::string model = R"({"model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab":
+      {"[UNK]": 0, "[SEP]": 1, "x": 2, "##a": 3, "##ab": 4, "##b": 5, "##d": 6, "##abc": 7},
+      "continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
+      "pre_tokenizer": {"type": "BertPreTokenizer"}})";
+  const auto tokenizer = data::tokenizer_of_model("tokenizer.json", model, {});
+  const auto part = [&](const char* line) {
+    return generate::question_of(line, "file, line 1", *tokenizer, {}, 16).parts[0];
+  };
+  // "xa" is x ##a, "xabd" is x ##ab ##d; of these, ##d is behind two.
+  const auto across = part(R"({"context": "xa", "endings": ["bd"]})");
+  EXPECT_EQ(across.tokens, (std::vector<std::int32_t>{2, 3, 6}));
+  EXPECT_EQ(across.first, 2u);
+  const auto apart = part(R"({"context": "xab", "endings": ["d"]})");
+  EXPECT_EQ(apart.tokens, (std::vector<std::int32_t>{2, 4, 6}));
+  // All of the ending is in the token across the border: nothing is left to score.
+  EXPECT_THROW(part(R"({"context": "xab", "endings": ["c"]})"), base::InputError);
 }
 
 // A space at the beginning of an ending separates it from its context.

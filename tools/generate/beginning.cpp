@@ -31,9 +31,10 @@ std::optional<std::int32_t> imported_begin(const checkpoint::RunState& state) {
 
 Said recorded_of_imported(std::int32_t recorded, const data::Tokenizer& tokenizer, const data::BeginBeside& beside) {
   const bool denied = beside.added && !*beside.added;
+  if (auto before = tokenizer.before_text(); !before.empty())
+    return {std::move(before), fmt::format("the post_processor of {} says{}", base::one_line(tokenizer.name()),
+                                           denied ? ", and not add_bos_token" : "")};
   if (denied && recorded < 0) return {};
-  if (auto before = tokenizer.before_text(); !denied && !before.empty())
-    return {std::move(before), fmt::format("the post_processor of {} says", base::one_line(tokenizer.name()))};
   if (recorded >= 0) return {{recorded}, "the files of the imported model said"};
   if (!beside.added || beside.token.empty()) return {};
   const auto id = tokenizer.token_named(beside.token);

@@ -20,8 +20,8 @@ struct Beginning {
 // previous document. It saw no such end, and gets none, where the document mask was on, or where the run began with
 // imported weights whose texts begin with no token. An imported model saw what its tokenizer puts before each text. The
 // first of these that applies decides:
+// - the post_processor of tokenizer.json, if it puts tokens before texts: so does transformers from version 5 on;
 // - add_bos_token is false in tokenizer_config.json, and the import found no begin token either: no token;
-// - the post_processor of tokenizer.json;
 // - the begin token that the import recorded from config.json and the tokenizer's settings;
 // - add_bos_token is true in tokenizer_config.json: its bos_token;
 // - else no token, unless the tokenizer is bytes: such a model was trained here and exported.

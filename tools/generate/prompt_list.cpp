@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -134,12 +135,15 @@ class PromptList {
         name_(*options.prompts == "-" ? "standard input" : *options.prompts), slots_(base::size(options.batch)) {}
 
   void run() {
+    require_all();
     const double start = base::steady_seconds();
     while (!output_.gone()) {
       fill();
       if (!step()) break;
       show_progress(start);
     }
+    if (refused_ && shows_progress()) fmt::print(stderr, "\r\033[K");
+    if (refused_) throw *refused_;
     if (begun_ == 0 && !output_.gone())
       throw base::InputError(fmt::format("{}: holds no prompt", name_), "each line is a prompt; generate --help");
     if (!shows_progress()) return;
@@ -166,11 +170,31 @@ class PromptList {
     }
   }
 
+  // All prompts of a file are there, so a bad one is refused before the first is continued. A pipe is read only once.
+  void require_all() {
+    struct stat is {};
+    if (!file_ || ::fstat(::fileno(file_.get()), &is) != 0 || !S_ISREG(is.st_mode)) return;
+    while (next()) {}
+    std::rewind(file_.get());
+    line_ = 0;
+  }
+
+  // The next prompt. Nothing at the end, or before a bad one: the prompts before it are answered first, so what is
+  // written does not depend on how many are continued at once.
+  std::optional<Prompt> next_good() {
+    try {
+      return next();
+    } catch (const base::InputError& e) {
+      refused_ = e;
+      return {};
+    }
+  }
+
   // Begins a prompt in each free place.
   void fill() {
     for (std::size_t s = 0; s < slots_.size() && !ended_; ++s)
       while (!slots_[s] && !ended_) {
-        auto prompt = next();
+        auto prompt = next_good();
         if (!prompt) ended_ = true;
         else slots_[s].emplace(options_, loaded_, std::move(*prompt), begun_++), read_again(s);
       }
@@ -222,6 +246,7 @@ class PromptList {
   std::map<std::int64_t, std::string> done_;  // lines that wait for earlier ones
   std::int64_t line_ = 0, begun_ = 0, printed_ = 0, made_ = 0;
   bool ended_ = false;
+  std::optional<base::InputError> refused_;  // why the prompts ended
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/data/bpe/unicode_classes.h"
 #include "tools/generate/prompt.h"
 
 #include <algorithm>
@@ -21,6 +22,16 @@ using Ids = std::vector<std::int32_t>;
   throw base::InputError(
       where + ": " + what,
       "a line is {\"context\": ..., \"endings\": [...], \"answer\": 0} or {\"text\": ...}; score --help");
+}
+
+// Where the white space begins that Python's str.rstrip() removes at the end of a text: Unicode's, and four separators.
+std::size_t end_without_space(std::string_view text) {
+  auto end = text.size();
+  while (true) {
+    end = data::bpe::before_space(text, end);
+    if (end == 0 || text[end - 1] < '\x1c' || text[end - 1] > '\x1f') return end;
+    --end;
+  }
 }
 
 // The characters of an ending, without the space that only separates it from its context.
@@ -136,17 +147,16 @@ void take_endings(QuestionLine& line, Question& q, const Frame& frame) {
     return;
   }
   auto prompt = context != nullptr ? line.text(*context, "context") : std::string();
-  const auto end = prompt.find_last_not_of(" \t\n\r\f\v") + 1;
+  const auto end = end_without_space(prompt);
   const auto spaces = prompt.substr(end);
   prompt.resize(end);
   const auto of_context = line.encoded(prompt);
   for (const auto& ending : line.list(*texts, "endings")) {
     const auto text = line.text(ending, "endings");
-    auto whole = line.encoded(prompt + spaces + text);
+    const auto whole = line.encoded(prompt + spaces + text);
     const auto alone = std::min(of_context.size(), whole.size());
     const Ids rest(whole.begin() + static_cast<std::ptrdiff_t>(alone), whole.end());
-    whole.resize(alone);
-    q.parts.push_back(ending_behind(q, frame, whole, rest, line.where()));
+    q.parts.push_back(ending_behind(q, frame, of_context, rest, line.where()));
     q.characters.push_back(characters_of_ending(text));
   }
 }

@@ -32,11 +32,14 @@ struct Question {
 // {"context_ids": [...], "endings_ids": [[...], ...]}, or {"ids": [...]}. "id" and "group" may stand in each.
 // InputError, beginning with `where`, for anything else.
 //
-// The tokens of an ending are what remains of the tokens of context and ending together, behind as many as the context
-// has alone. Spaces at the end of a context belong to the ending. (So the lm-evaluation-harness counts, too.) `before`
-// is put before each context and text that does not begin with it, and is not scored. Before ids nothing is put, but
-// endings without a context need it. Of a context that does not fit into `room`, the end is kept. A text has parts of
-// `room` scored tokens. Those of the last part see as many tokens as fit.
+// Endings are divided from contexts as the lm-evaluation-harness does. White space at the end of a context, all that
+// Python's str.rstrip() removes, belongs to the ending. A context has the tokens that it has alone. An ending has what
+// remains of the tokens of both together behind as many: where a token of these lies across the border, the model reads
+// other tokens than those of the whole text.
+//
+// `before` is put before each context and text that does not begin with it, and is not scored. Before ids nothing is
+// put, but endings without a context need it. Of a context that does not fit into `room`, the end is kept. A text has
+// parts of `room` scored tokens. Those of the last part see as many tokens as fit.
 Question question_of(const std::string& line, const std::string& where, const data::Tokenizer& tokenizer,
                      const Beginning& before, std::int64_t room);
 
