@@ -2,6 +2,7 @@
 // is refused.
 #include "libtrain/engine/config.h"
 #include "libtrain/engine/setup.h"
+#include "tests/engine/every_layout.h"
 #include "tests/engine/optimizer_runs.h"
 
 #include <gtest/gtest.h>
