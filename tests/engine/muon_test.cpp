@@ -2,7 +2,6 @@
 // is refused.
 #include "libtrain/engine/config.h"
 #include "libtrain/engine/setup.h"
-#include "tests/engine/every_layout.h"
 #include "tests/engine/optimizer_runs.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +12,6 @@ namespace muon_test {
 using testing::expect_no_difference;
 using testing::ParallelLayout;
 using testing::SmallRun;
-using testing::text_of;
 
 engine::RunConfig muon(const SmallRun& runs, const std::string& output) {
   auto c = runs.config("muon-" + output);

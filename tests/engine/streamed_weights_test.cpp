@@ -17,7 +17,7 @@ using trainyard::testing::SmallRun;
 
 namespace streamed_weights_test {
 
-std::string text_of(const ParallelLayout& c) {
+std::string layout_text(const ParallelLayout& c) {
   return fmt::format("{} ranks, ZeRO {}, tensor {}{}, {} stages of {} chunks, {} by {} experts, {}", c.ranks, c.zero,
                      c.tensor, c.sequence_parallel ? " with rows" : "", c.pipeline, c.virtual_stages, c.schedule,
                      c.experts, c.dtype);
@@ -38,12 +38,12 @@ engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& layo
     found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, rank == 0 ? watch : nullptr);
   });
   for (const auto& e : found) {
-    EXPECT_EQ(std::bit_cast<std::uint64_t>(e.loss), std::bit_cast<std::uint64_t>(found[0].loss)) << text_of(layout);
-    EXPECT_EQ(e.measured, e.predicted) << text_of(layout);
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(e.loss), std::bit_cast<std::uint64_t>(found[0].loss)) << layout_text(layout);
+    EXPECT_EQ(e.measured, e.predicted) << layout_text(layout);
     EXPECT_EQ(e.streamed.has_value(), c.stream_weights);
     if (!e.streamed) continue;
-    EXPECT_EQ(e.streamed->read, e.streamed->predicted) << text_of(layout);
-    EXPECT_GT(e.streamed->block_bytes, 0) << text_of(layout);
+    EXPECT_EQ(e.streamed->read, e.streamed->predicted) << layout_text(layout);
+    EXPECT_GT(e.streamed->block_bytes, 0) << layout_text(layout);
     EXPECT_EQ(e.measured[base::MemoryCategory::parameters], 0);
     EXPECT_GT(e.measured[base::MemoryCategory::gathered_weights], 0);
   }
@@ -101,7 +101,7 @@ TEST(StreamedEvaluation, HasTheBitsOfKeptWeightsOnEveryLayout) {
       engine::EvaluateConfig e;
       e.checkpoint = c.output, e.sequences = 21, e.run.dtype = dtype, e.given = {"dtype"};
       const auto kept = evaluate(e, {});
-      for (const auto& on : layouts) EXPECT_EQ(evaluate(streamed(e), on).loss, kept.loss) << model << text_of(on);
+      for (const auto& on : layouts) EXPECT_EQ(evaluate(streamed(e), on).loss, kept.loss) << model << layout_text(on);
     }
   }
 }
