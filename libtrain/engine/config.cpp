@@ -164,7 +164,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     "parameters by name: 'PATTERN:learning-rate-scale=X:weight-decay=X' or 'PATTERN:frozen'; may be repeated",
     base::MaybeEmpty{});
   v.is({T::identity});
-  v("layer-decay", c.layer_decay, optimizer, "a layer's rate is X times that of the layer behind it", {1e-3, 1});
+  v("layer-decay", c.layer_decay, optimizer, "a layer's rate is X times that of the next", {1e-3, 1});
   v.is({T::identity});
   v("save-every", c.save_every, checkpoints, "steps between checkpoints; 0: one at the end", step_count);
   v.is({T::free_on_resume});

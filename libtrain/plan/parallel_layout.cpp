@@ -63,9 +63,8 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("sequence", c.sequence, run, "tokens in a sequence; 0: the model's context", {0, ranges::sequence.high});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
-  v("source-sequence", c.source_sequence, run, "tokens in an encoder's sequence; 0: as many as in a sequence",
-    {0, ranges::sequence.high});
-  v.is({T::evaluation, T::identity, T::of_checkpoint, T::later_in_plans});
+  v("source-sequence", c.source_sequence, run, "tokens of a source; 0: as in a sequence", {0, ranges::sequence.high});
+  v.is({T::later_in_plans});
   v("zero", c.zero, how,
     "ZeRO stage: ranks shard nothing (0), optimizer states (1), gradients too (2), weights too (3)", ranges::zero);
   v.is({T::evaluation, T::free_on_resume});
@@ -141,10 +140,9 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
     base::Choices<base::DType>{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
   v.spelled(dtype_spellings());
   v.is({T::free_on_resume, T::later_in_plans});
-  v("ema", c.ema, "Optimizer", "keep a moving average of the weights, decay X such as 0.999; 0: none", {0, 0.9999999});
+  v("ema", c.ema, "Optimizer", "decay of an average of the weights; 0: none", {0, 0.9999999});
   v.is({T::identity, T::later_in_plans});
-  v("label-smoothing", c.label_smoothing, "Optimizer",
-    "share of each target that is spread evenly over the vocabulary, in training alone; usual: 0.1", {0, 0.9999999});
+  v("label-smoothing", c.label_smoothing, "Optimizer", "share of targets for all tokens, as 0.1", {0, 0.9999999});
   v.is({T::identity, T::later_in_plans});
   v("master", c.master, "Optimizer", "masters of bf16 weights: f32 or remainder",
     base::Choices<MasterFormat>{{"f32", MasterFormat::f32}, {"remainder", MasterFormat::remainder}});

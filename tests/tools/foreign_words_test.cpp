@@ -121,6 +121,7 @@ TEST(ForeignWords, ArgumentsOfOtherTrainers) {
       {"--tokenizer", "shard-data --tokenizer makes them"},
       {"--lora_rank", "--adapter lora:16"},
       {"--load_in_4bit", "no quantization"},
+      {"--max_source_length", "here it is --source-sequence: "},
       {"--label_smoothing_factor", "here it is --label-smoothing: "},
       {"--push_to_hub", "convert-checkpoint"},
       {"--dataloader_pin_memory", "nothing to choose"},

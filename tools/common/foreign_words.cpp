@@ -240,7 +240,8 @@ std::string programs_with(const std::string& word) {
       "local-accumulation "
       "gathered-layers "
       "pipeline-parallel pp pipeline-schedule virtual-stages partition expert-parallel ep expert-ranks-per-node "
-      "expert-overlap-chunks expert-capacity-buffer threads sequence micro-batch global-batch device data tensor "
+      "expert-overlap-chunks expert-capacity-buffer threads sequence source-sequence micro-batch global-batch device "
+      "data tensor "
       "pipeline fold layer-slots expert-node expert-chunks expert-buffer optimizer moment-dtype ema label-smoothing "
       "master offload "
       "gradient-sums accumulation-order ";

@@ -61,8 +61,10 @@ std::vector<int> input_reads(const std::vector<Action>& actions, const ModelPart
     const auto items = base::at(part.chunks, action.chunk);
     const auto layers = layers_of(part.model, items);
     const auto add = [&](std::int64_t item) {
-      if (item < layers.begin || item >= layers.end) return;
-      if (const auto e = offload.extent(action.chunk, item - layers.begin, action.slot); e >= 0) out.push_back(e);
+      const auto of_item = layers_of(part.model, {item, item + 1});  // one layer or none
+      if (of_item.begin == of_item.end) return;
+      if (const auto e = offload.extent(action.chunk, of_item.begin - layers.begin, action.slot); e >= 0)
+        out.push_back(e);
     };
     if (action.block >= 0) add(items.begin + action.block);
     else

@@ -1,0 +1,182 @@
+// Plans of encoder-decoder models: blocks and their names, parameters, FLOPs, memory of two lengths, and what is
+// refused.
+#include "libtrain/plan/blocks/inventory.h"
+#include "libtrain/plan/cost/activations.h"
+#include "libtrain/plan/cost/flops.h"
+#include "libtrain/plan/decision_problems.h"
+#include "libtrain/plan/model_file/load_model.h"
+#include "libtrain/plan/model_file/model_problems.h"
+#include "libtrain/plan/plan.h"
+#include "libtrain/plan/problems.h"
+#include "libtrain/plan/spec/layer_model.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace trainyard::plan;
+
+namespace encoder_test {
+
+using Names = std::vector<std::string>;
+
+bool any_has(const Names& all, const std::string& part) {
+  return std::any_of(all.begin(), all.end(), [&](const auto& text) { return text.find(part) != std::string::npos; });
+}
+
+ModelConfig model(std::int64_t encoder = 3, std::int64_t decoder = 2) {
+  ModelConfig m;
+  m.hidden = 64, m.heads = m.kv_heads = 4, m.ffn = 256, m.vocabulary = 257, m.context = 128;
+  m.encoder_layers = encoder, m.decoder_layers = decoder, m.layers = encoder + decoder;
+  return m;
+}
+
+TEST(Encoder, ItemsAreBothTowersAndTheBridge) {
+  const auto m = model(2, 1);
+  EXPECT_EQ(item_names(m),
+            (Names{"embedding", "encoder.layers.00", "encoder.layers.01", "bridge", "decoder.layers.00", "head"}));
+  EXPECT_EQ(item_of_layer(m, 1), 2);
+  EXPECT_EQ(item_of_layer(m, 2), 4);
+  EXPECT_EQ(layers_of(m, {0, 3}), (Items{0, 2}));
+  EXPECT_EQ(layers_of(m, {3, 6}), (Items{2, 3}));
+  EXPECT_EQ(layers_of(m, {3, 4}), (Items{2, 2}));
+  EXPECT_EQ(layers_text(m), "2 + 1");
+}
+
+// By hand: a layer is 4 h^2 + 4 h of attention, 2 h f + f + h of its feed-forward part and 4 h of norms; a decoder's
+// has attention and a norm more.
+TEST(Encoder, ParametersAreCountedOnce) {
+  const std::int64_t h = 64, f = 256, attention = 4 * h * h + 4 * h, layer = attention + 2 * h * f + f + h + 4 * h,
+                     tables = 257 * h + 2 * 128 * h;
+  EXPECT_EQ(parameter_count(model()), 3 * layer + 2 * (layer + attention + 2 * h) + tables + 2 * 2 * h);
+}
+
+// The model of Kim et al. (2021), "Scalable and efficient MoE training for multitask multilingual models": a vocabulary
+// of 250,000, 24 + 12 layers, every other one with experts. Published: 0.7, 1.8 and 10 billion.
+TEST(Encoder, AMixtureHasExpertsInBothTowers) {
+  for (const auto& [experts, billions] :
+       std::initializer_list<std::pair<int, double>>{{0, 0.760}, {8, 1.818}, {64, 10.28}}) {
+    auto m = model(24, 12);
+    m.hidden = 1024, m.heads = m.kv_heads = 16, m.ffn = 4096, m.vocabulary = 250000;
+    if (experts > 0) m.experts.count = {experts}, m.experts.every = 2;
+    EXPECT_NEAR(static_cast<double>(parameter_count(m)) / 1e9, billions, 0.002 * billions) << experts;
+  }
+  auto m = model(3, 4);
+  m.experts.count = {4}, m.experts.every = 2;
+  std::vector<std::int64_t> with;
+  for (std::int64_t layer = 0; layer < m.layers; ++layer)
+    if (layer_has_experts(m, layer)) with.push_back(layer);
+  EXPECT_EQ(with, (std::vector<std::int64_t>{1, 4, 6}));  // each tower counts from its own first layer
+  EXPECT_EQ(expert_layers(m), 3);
+  EXPECT_EQ(expert_layers(m, 4), 1);
+}
+
+TEST(Encoder, LayersSeeTheirTower) {
+  const auto m = model(1, 1);
+  const auto encoder = layer_model(m, 0), decoder = layer_model(m, 1);
+  EXPECT_FALSE(encoder.attention.causal);
+  EXPECT_TRUE(decoder.attention.causal);
+  EXPECT_EQ(encoder.branches, (Names{"attention", "ffn"}));
+  EXPECT_EQ(decoder.branches, (Names{"attention", "cross-attention", "ffn"}));
+}
+
+// Three times forward: 2 for each weight of a product and row, 4 w for each pair of a query and a key, and the logits.
+TEST(Encoder, FlopsAreOfTwoLengths) {
+  const double h = 64, f = 256, source = 100, target = 40, weights = 4 * h * h + 2 * h * f;
+  const double encoder = source * (2 * weights + 4 * source * h),
+               cross = target * 4 * h * h + source * 4 * h * h + 4 * target * source * h,
+               decoder = target * (2 * weights + 4 * target * h) + cross, head = target * 2 * h * 257;
+  EXPECT_NEAR(step_flops(model(), 6, {40, 100}), 3 * 6 * (3 * encoder + 2 * decoder + head), 1);
+}
+
+TEST(Encoder, ASourceCostsMemoryOfItsOwnLength) {
+  const auto bytes = [](std::int64_t source) {
+    return activation_bytes(model(), {{.batch = 2, .sequence = 32}, {}, source}, Pass::train);
+  };
+  // Of 64 sources more, each layer of the encoder saves its widths; the decoder keys and values, and the output with
+  // the sum of its gradients.
+  EXPECT_GT(bytes(96) - bytes(64), 2 * 32 * 4 * 64 * 3 * 8);
+  EXPECT_EQ(bytes(96) - bytes(64), bytes(64) - bytes(32));
+}
+
+TEST(Encoder, RefusesWhatItDoesNotGoWith) {
+  const auto refused = [](auto change, const char* why) {
+    auto m = model();
+    change(m);
+    EXPECT_TRUE(any_has(problems(m), why)) << why;
+  };
+  EXPECT_TRUE(problems(model()).empty());
+  refused([](auto& m) { m.layers = 4; }, "layers 4 is not the sum of encoder-layers 3 and decoder-layers 2");
+  refused([](auto& m) { m.branches = {"ffn"}; }, "have attention once");
+  refused([](auto& m) { m.branches = {"attention", "cross-attention", "ffn"}; }, "by themselves");
+  refused([](auto& m) { m.attention.causal = false; }, "attention-causal is of the decoder");
+  refused([](auto& m) { m.attention.layout = {"sliding"}; }, "attention-layout is not supported with encoder-layers");
+  refused([](auto& m) { m.attention.window_tokens = {16}; }, "attention-window-tokens is not supported");
+  refused([](auto& m) { m.embedding_norm = true; }, "embedding-norm is not supported");
+  refused([](auto& m) { m.segments = 2; }, "segments is not supported");
+  refused([](auto& m) { m.head = HeadForm::masked; }, "head masked is not supported");
+  refused([](auto& m) { m.qk_norm = QkNorm::head; }, "qk-norm is not supported");
+  refused([](auto& m) { m.parallel_residual = true; }, "parallel-residual is not supported");
+  refused([](auto& m) { m.adapter.rank = 8; }, "adapter-rank is not supported");
+  refused([](auto& m) { m.encoder_layers = 0, m.layers = 2; }, "decoder-layers 2 needs encoder-layers");
+  refused(
+      [](auto& m) {
+        m.encoder_layers = m.decoder_layers = 0, m.branches = {"attention", "cross-attention"};
+      },
+      "the branch cross-attention needs encoder-layers");
+}
+
+Plan plan_of(int tensor = 1) {
+  Plan p;
+  p.model = model(), p.sequence = 64, p.source_sequence = 96, p.global_batch = 4, p.tensor = tensor;
+  p.model.lanes = tensor;
+  p.topology = topology_of(p, tensor);
+  return p;
+}
+
+TEST(Encoder, LayoutsAreChecked) {
+  const auto refused = [](Plan p, const char* why) {
+    p.topology = topology_of(p, p.tensor * p.pipeline);
+    Names all;
+    for (const auto& problem : decision_problems(p)) all.push_back(problem.message);
+    EXPECT_TRUE(any_has(all, why)) << why;
+  };
+  EXPECT_TRUE(decision_problems(plan_of()).empty());
+  EXPECT_TRUE(decision_problems(plan_of(2)).empty());
+  auto p = plan_of();
+  p.source_sequence = 200;
+  refused(p, "source-sequence 200 is longer than the model's context 128");
+  p.source_sequence = 0;
+  refused(p, "an encoder needs sequences of one token at least");
+  p = plan_of();
+  p.pipeline = 2;
+  refused(p, "pipeline-parallel 2 is not supported with an encoder");
+  p = plan_of();
+  p.model = model(0, 0), p.model.layers = 2;
+  refused(p, "source-sequence 96 is for models with an encoder");
+  p = plan_of(2);
+  p.sequence_parallel = true, p.source_sequence = 100, p.micro_batch = 2;
+  refused(p, "source-sequence 100) are not a multiple of 128");
+}
+
+TEST(Encoder, ModelFilesHaveTables) {
+  const trainyard::testing::Scratch folder;
+  const auto load = [&](const std::string& text) {
+    const auto path = folder.path + "/model.toml";
+    trainyard::testing::spit(path, "hidden = 64\n" + text);
+    return load_model(path);
+  };
+  const auto both = load("[encoder]\nlayers = 3\n[decoder]\nlayers = 2\n");
+  EXPECT_EQ(both.layers, 5);
+  EXPECT_EQ(both.encoder_layers, 3);
+  EXPECT_EQ(both.decoder_layers, 2);
+  const auto alike = load("encoder-layers = 4\n");
+  EXPECT_EQ(alike.layers, 8);
+  EXPECT_EQ(alike.decoder_layers, 4);
+  EXPECT_EQ(load("layers = 7\nencoder-layers = 4\n").decoder_layers, 3);
+}
+
+}  // namespace encoder_test
