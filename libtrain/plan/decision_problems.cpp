@@ -27,6 +27,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -251,13 +252,11 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
   const auto fine = fine_model(p.model);
   if (fine->kinds) return;
   const auto before = out.size();
+  constexpr std::array parts{"the embedding", "the layers", "the bridge", "the head"};  // as Part
   for (const auto& segment : segments(p.model))
     if (!segment.kind->shared_by_tensor_ranks())
       out.push_back({fmt::format("the model's kind of {} does not support tensor parallelism",
-                                 segment.part == Part::input    ? "the embedding"
-                                 : segment.part == Part::bridge ? "the bridge"
-                                 : segment.part == Part::output ? "the head"
-                                                                : "the layers"),
+                                 parts.at(static_cast<std::size_t>(segment.part))),
                      base::text("$tensor-parallel 1")});
   std::set<std::string> branches;
   for (const auto& segment : segments(p.model))

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <tuple>
 
 namespace trainyard::test {
@@ -79,11 +78,9 @@ TEST(RelativeBuckets, KnowsWhichRulesHaveAValue) {
   EXPECT_THROW(RelativeBuckets({33, 128, true}), std::logic_error);
 }
 
-TEST(RelativeBuckets, TheLargestRuleIsQuick) {
-  const auto begin = std::chrono::steady_clock::now();
+TEST(RelativeBuckets, TheLargestRuleHasAllBorders) {
   const auto borders = RelativeBuckets({plan::most_relative_buckets, plan::most_relative_distance, false}).borders();
   EXPECT_EQ(std::ssize(borders), plan::most_relative_buckets);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
 }  // namespace relative_buckets_test

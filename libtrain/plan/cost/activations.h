@@ -18,10 +18,10 @@ namespace trainyard::plan {
 StackBytes saved_bytes(const ModelPart& part, const MicroShape& shape, const Recomputation& recompute = {},
                        std::int64_t elsewhere = 0);
 
-// The hidden states [own rows, hidden] of one sequence each in the working dtype. Forward stores activations there, and backward their
-// gradient in the same place. The caller of the blocks allocates them once, from the activations arena. So
-// activation_bytes is stream + saved (Pass::train), or stream + the most that a block has at one time (Pass::evaluate,
-// which never needs more).
+// The hidden states [own rows, hidden] of one sequence each in the working dtype. Forward stores activations there, and
+// backward their gradient in the same place. The caller of the blocks allocates them once, from the activations arena.
+// So activation_bytes is stream + saved (Pass::train), or stream + the most that a block has at one time
+// (Pass::evaluate, which never needs more).
 std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);
 // The hidden states that blocks `chunk` of the model have at one time. In an encoder-decoder model these are up to the
 // bridge the encoder's, and from there on the decoder's, beside the encoder's output and in training the sum of its

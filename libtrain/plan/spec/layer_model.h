@@ -21,10 +21,11 @@ inline std::int64_t layer_in_tower(const ModelConfig& model, std::int64_t layer)
 }
 
 // The model as a layer sees it. A layer of an encoder sees later keys, too; a layer behind one has the branch
-// "cross-attention" behind "attention". What layers take in turn, they take in each tower from its first layer on. Its attention has only this layer's layout. It has a file's blocks only if that layout
-// is a file's, and then per_head is as the file has it. A layer without experts sees none. In a layer with experts the
-// branch "experts" replaces "ffn", and experts.count is this layer's number. Its rotary base is
-// the local one where its attention has a window of tokens.
+// "cross-attention" behind "attention". What layers take in turn, they take in each tower from its first layer on. Its
+// attention has only this layer's layout. It has a file's blocks only if that layout is a file's, and then per_head is
+// as the file has it. A layer without experts sees none. In a layer with experts the branch "experts" replaces "ffn",
+// and experts.count is this layer's number. Its rotary base is the local one where its attention has a window of
+// tokens.
 ModelConfig layer_model(const ModelConfig& model, std::int64_t layer);
 inline std::int64_t expert_count(const ModelConfig& of_layer) { return of_layer.experts.count.at(0); }
 // Of these experts, those that a rank holds: how many, and the first.

@@ -36,7 +36,9 @@ struct Kind : plan::BranchKind {
     return p.rows(r) +
            std::max({gradient(m.hidden, r), p.linear(r, m.hidden), gradient(r, m.hidden), p.linear(m.hidden, r)});
   }
-  double forward_flops(const Config& m, const plan::Lengths&) const override { return 4.0 * r * static_cast<double>(m.hidden); }
+  double forward_flops(const Config& m, const plan::Lengths&) const override {
+    return 4.0 * r * static_cast<double>(m.hidden);
+  }
 };
 
 struct Branch : model::Branch {
