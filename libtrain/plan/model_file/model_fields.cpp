@@ -332,7 +332,7 @@ std::string model_help() {
   return out +
          "\nHyphens and underscores are the same in keys and words. Keys that begin with\nattention-, experts-, "
          "rotary-, encoder- or decoder- may stand in tables of these\nnames: [experts] count = 8, top-k = 2, each a "
-         "line. Example, a small Llama (save it as\nllama.toml, then train --model llama.toml ...):\n\n" +
+         "line.\n\nExample, a small Llama (save it as llama.toml, then\ntrain --model llama.toml ...):\n\n" +
          example;
 }
 
