@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert; of masked and masked-documents, BERTs that
-learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores; of sandwich, like Gemma 2, inside-post, like OLMo 2, parallel, like GPT-NeoX, and relu, like OPT; and of encoder-gpt2, encoder-llama, encoder-post and encoder-sandwich, the same with an encoder.
+learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores; of sandwich, like Gemma 2, inside-post, like OLMo 2, parallel, like GPT-NeoX, and relu, like OPT; and of encoder-gpt2, encoder-llama, encoder-post and encoder-sandwich, the same with an encoder, and encoder-relative and encoder-relative-gated, like T5.
 
     python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
 
@@ -34,8 +34,22 @@ def is_post(c):
     return c.get("norm_position") == "post"
 
 
+def positions_of(c):
+    return c.get("positions", "learned" if c["norm"] == "layer" else "rotary")
+
+
 def is_rotary(c):
-    return c.get("positions", "learned" if c["norm"] == "layer" else "rotary") == "rotary"
+    return positions_of(c) == "rotary"
+
+
+def relative_bucket(c, distance, bidirectional):
+    """The row of the table for a key that is so many places behind a query (Raffel et al. 2020)."""
+    side = c["relative_buckets"] // (2 if bidirectional else 1)
+    first = side if bidirectional and distance > 0 else 0
+    n, exact = abs(distance) if bidirectional else max(0, -distance), side // 2
+    if n < exact:
+        return first + n
+    return first + min(side - 1, exact + int(math.log(n / exact) / math.log(c["relative_distance"] / exact) * (side - exact)))
 
 
 def activation_of(c):
@@ -115,10 +129,13 @@ def inventory(c, behind_norm=dense_parameters):
     q, kv, residual = c["heads"] * hd, c["kv_heads"] * hd, 0.02 / math.sqrt(2 * c["layers"])
     gpt = c["norm"] == "layer"
     p = {"embedding.tokens.weight": ((c["vocabulary"], h), 0.02)}
-    if not is_rotary(c):
+    if positions_of(c) == "learned":
         for name in ("encoder", "decoder") if encoder_layers(c) else ("embedding",):
             p[name + ".positions.weight"] = ((c["context"] + c.get("position_offset", 0), h), 0.02)
 
+    if positions_of(c) == "relative":
+        for name in ("encoder", "decoder"):
+            p[name + ".relative_positions.weight"] = ((c["relative_buckets"], c["heads"]), 0.02)
     if c.get("segments"):
         p["embedding.segments.weight"] = ((c["segments"], h), 0.02)
 
@@ -218,7 +235,7 @@ def linear(c, p, x, name):
 def embed(c, p, tokens, positions, tower="embedding"):
     x = p["embedding.tokens.weight"][torch.tensor(tokens)]
     x = x * torch.tensor(c.get("embedding_scale", 1.0), dtype=x.dtype)
-    if not is_rotary(c):
+    if positions_of(c) == "learned":
         x = x + p[tower + ".positions.weight"][torch.tensor(positions + c.get("position_offset", 0))]
     if c.get("segments"):
         x = x + p["embedding.segments.weight"][0]
@@ -305,6 +322,10 @@ def attention(c, p, layer, x, start, positions):
     scores = torch.einsum("ihd,jhd->hij", q, k) * (c.get("query_scale") or 1 / math.sqrt(hd))
     if c.get("softcap"):
         scores = c["softcap"] * torch.tanh(scores / c["softcap"])
+    if positions_of(c) == "relative":
+        both, places = layer < encoder_layers(c), range(T)
+        rows = torch.tensor([[relative_bucket(c, j - i, both) for j in places] for i in places])
+        scores = scores + p[("encoder" if both else "decoder") + ".relative_positions.weight"][rows].permute(2, 0, 1)
     scores = scores.masked_fill(~visible(c, layer, start), float("-inf")).softmax(-1)
     a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, heads * hd)
     return linear(c, p, a, l + "attention.output")
@@ -376,7 +397,7 @@ def source_of(c, step, sequence_index, length, target_start):
 
 
 def adamw(p, run_):
-    decays = lambda name, v: v.dim() == 2 and not name.startswith("embedding.") and not name.endswith(".positions.weight")
+    decays = lambda name, v: v.dim() == 2 and not name.startswith("embedding.") and not name.endswith("positions.weight")
     decay = [v for k, v in p.items() if decays(k, v)]
     keep = [v for k, v in p.items() if not decays(k, v)]
     return torch.optim.AdamW([{"params": decay, "weight_decay": run_["weight_decay"]}, {"params": keep, "weight_decay": 0.0}],
@@ -442,6 +463,9 @@ BOTH_WAYS = dict(BERT, causal=False)
 SANDWICH = dict(LLAMA, norm_position="sandwich", norm_offset=1, embedding_scale=math.sqrt(32), logit_softcap=0.5, activation="geglu_tanh", tied=True)
 INSIDE_POST = dict(LLAMA, norm_position="inside_post", activation="geglu_erf")
 PARALLEL = dict(GPT, positions="rotary", parallel_residual=True, activation="relu_squared", tied=False)
+# Like T5: scores that are not scaled, heads of another size, and a bias of scores by distance in place of positions.
+RELATIVE = dict(LLAMA, kv_heads=4, positions="relative", relative_buckets=8, relative_distance=12, activation="relu", head_size=16, query_scale=1.0, tied=True)
+RELATIVE_GATED = dict(RELATIVE, activation="geglu_tanh", tied=False, document_mask=False, head_size=4)
 SMOOTH = dict(SETTING, label_smoothing=0.1)
 # Encoders of two layers before decoders of one, and the other way round, with sources that are longer and shorter.
 ENCODER, DECODER = {"layers": 3, "encoder_layers": 2, "decoder_layers": 1}, {"layers": 3, "encoder_layers": 1, "decoder_layers": 2}
@@ -496,5 +520,5 @@ if __name__ == "__main__":
     make(where, "sparse-gpt2", dict(COMMON, **GPT, attention=SLIDING) | SPAN, LONG)
     make(where, "sparse-llama", dict(COMMON, **LLAMA, attention=VARIABLE) | SPAN, LONG_LLAMA)
     make(where, "windowed-llama", dict(COMMON, **LLAMA, window_tokens=[4, 0], softcap=0.004))
-    for name, config, setting in (("gpt2", dict(GPT, document_mask=True) | ENCODER, LONG_SOURCE), ("llama", LLAMA | DECODER, SHORT_SOURCE), ("post", POST | DECODER, LONG_SOURCE), ("sandwich", SANDWICH | ENCODER, SHORT_SOURCE)):
+    for name, config, setting in (("gpt2", dict(GPT, document_mask=True) | ENCODER, LONG_SOURCE), ("llama", LLAMA | DECODER, SHORT_SOURCE), ("post", POST | DECODER, LONG_SOURCE), ("sandwich", SANDWICH | ENCODER, SHORT_SOURCE), ("relative", RELATIVE | DECODER, LONG_SOURCE), ("relative-gated", RELATIVE_GATED | ENCODER, SHORT_SOURCE)):
         make(where, "encoder-" + name, COMMON | config, setting)

@@ -133,7 +133,8 @@ TEST(PyTorch, SparseBf16) {
 }
 
 // Encoder-decoder models, with segments and without.
-const char* const encoders[] = {"encoder-gpt2", "encoder-llama", "encoder-post", "encoder-sandwich"};
+const char* const encoders[] = {"encoder-gpt2",     "encoder-llama",    "encoder-post",
+                                "encoder-sandwich", "encoder-relative", "encoder-relative-gated"};
 TEST(PyTorch, EncodersF32) {
   for (const auto* name : encoders) parity(name, base::DType::f32, 1e-5, 1e-4, "losses");
 }
@@ -143,13 +144,16 @@ TEST(PyTorch, EncodersF64) {
 // With the initial values of the last one, attention to the source is nearly uniform, so what bf16 rounds off is as
 // large as the gradients of its queries and keys.
 TEST(PyTorch, EncodersBf16) {
-  for (const auto* name : {encoders[0], encoders[1], encoders[2]}) parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
+  for (const auto* name : {encoders[0], encoders[1], encoders[2], encoders[4], encoders[5]})
+    parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
 }
 
 TEST(PyTorch, InitialValues) {
-  for (const char* name : {"gpt2", "llama", "head-norm", "width-norm", "post", "bert", "masked", "sandwich",
-                           "inside-post", "parallel", "relu", "sparse-bert", "sparse-gpt2", "sparse-llama",
-                           "encoder-gpt2", "encoder-llama", "encoder-post", "encoder-sandwich"})
+  for (const char* name :
+       {"gpt2",          "llama",        "head-norm",        "width-norm",       "post",
+        "bert",          "masked",       "sandwich",         "inside-post",      "parallel",
+        "relu",          "sparse-bert",  "sparse-gpt2",      "sparse-llama",     "encoder-gpt2",
+        "encoder-llama", "encoder-post", "encoder-sandwich", "encoder-relative", "encoder-relative-gated"})
     compare_initial_values(name);
 }
 

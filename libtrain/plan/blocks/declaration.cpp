@@ -72,4 +72,9 @@ void Declaration::positions_table(std::string_view name) {
   parameter(name, {model_.context + model_.position_offset, model_.hidden}, {Init::Kind::normal, spread}, Decay::no);
 }
 
+void Declaration::relative_positions_table(std::string_view name) {
+  parameter(name, {model_.relative_buckets, model_.heads}, {Init::Kind::normal, spread}, Decay::no,
+            ShardedDim{1, Axis::tensor});
+}
+
 }  // namespace trainyard::plan

@@ -32,6 +32,8 @@ class Declaration {
   // [vocabulary, hidden], stored rows rounded up to 128, sharded over tensor-parallel ranks.
   void vocabulary_table(std::string_view name, Decay decay);
   void positions_table(std::string_view name);  // [context + position offset, hidden]
+  // [relative buckets, heads], of which tensor-parallel ranks divide the heads.
+  void relative_positions_table(std::string_view name);
   // The gate's bias of choices, [experts], initially zero (Update::Kind::even_load).
   void choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices);
   // Any other parameter. `sharded` is a sharded dim; by default each rank holds the whole parameter.

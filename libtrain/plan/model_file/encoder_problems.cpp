@@ -10,8 +10,33 @@
 
 namespace trainyard::plan {
 
+namespace {
+
+void relative_problems(const ModelConfig& m, std::vector<std::string>& out) {
+  if (!has_relative_positions(m)) {
+    const ModelConfig usual;
+    if (m.relative_buckets != usual.relative_buckets)
+      out.emplace_back("relative-buckets needs positions relative: leave it out");
+    if (m.relative_distance != usual.relative_distance)
+      out.emplace_back("relative-distance needs positions relative: leave it out");
+    return;
+  }
+  if (!has_encoder(m)) out.emplace_back("positions relative needs encoder-layers");
+  // Half of the encoder's buckets are for later keys. Half of a direction's have one distance each.
+  const auto both = RelativeBucketRule{m.relative_buckets, m.relative_distance, true};
+  const auto one = RelativeBucketRule{m.relative_buckets, m.relative_distance, false};
+  if (m.relative_buckets % 2 != 0 || m.relative_buckets < 4)
+    out.push_back(fmt::format("relative-buckets {} is not an even number from 4 on", m.relative_buckets));
+  else if (!both.valid() || !one.valid())
+    out.push_back(fmt::format("relative-distance {} is not above half of relative-buckets {}", m.relative_distance,
+                              m.relative_buckets));
+}
+
+}  // namespace
+
 std::vector<std::string> encoder_problems(const ModelConfig& m) {
   std::vector<std::string> out;
+  relative_problems(m, out);
   const auto named = std::count(m.branches.begin(), m.branches.end(), cross_attention_branch);
   if (!has_encoder(m)) {
     if (m.decoder_layers > 0)

@@ -209,10 +209,16 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
                                 {"inside-post", NormPosition::inside_post},
                                 {"sandwich", NormPosition::sandwich}});
   v("parallel-residual", m.parallel_residual, "model", "all branches of a layer see its input, each by its own norm");
-  v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
-    base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
+  v("positions", m.positions, "model",
+    "a learned table, rotary angles (half-split pairs), or a bias of attention's scores by distance",
+    base::Choices<Positions>{
+        {"learned", Positions::learned}, {"rotary", Positions::rotary}, {"relative", Positions::relative}});
   v("position-offset", m.position_offset, "model", "learned: rows at the beginning of the table that no token uses",
     {0, 1 << 16});
+  v("relative-buckets", m.relative_buckets, "model", "relative: rows of the table of biases, which distances share",
+    {2, most_relative_buckets});
+  v("relative-distance", m.relative_distance, "model", "relative: keys so many tokens away share the last row",
+    {2, most_relative_distance});
   v("embedding-scale", m.embedding_scale, "model", "factor of token embeddings, rounded to the working dtype",
     {1e-6, 1e6});
   v("embedding-norm", m.embedding_norm, "model", "a norm after the sum of the embeddings, before its dropout");

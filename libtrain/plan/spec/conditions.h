@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/plan/spec/model_config.h"
+#include "libtrain/plan/spec/relative_buckets.h"
 
 #include <string_view>
 
@@ -19,6 +20,17 @@ inline bool has_output_bias(const ModelConfig& m) {  // of attention
 }
 inline bool is_rotary(const ModelConfig& m) { return m.positions == Positions::rotary; }
 inline bool has_position_table(const ModelConfig& m) { return m.positions == Positions::learned; }
+inline bool has_relative_positions(const ModelConfig& m) { return m.positions == Positions::relative; }
+// The table of relative positions that all layers of a tower use. The model is as a layer sees it
+// (plan/spec/layer_model.h).
+inline constexpr const char *encoder_relative_positions = "encoder.relative_positions",
+                            *decoder_relative_positions = "decoder.relative_positions";
+inline const char* relative_positions_flat_group(const ModelConfig& of_layer) {
+  return of_layer.attention.causal ? decoder_relative_positions : encoder_relative_positions;
+}
+inline RelativeBucketRule relative_bucket_rule(const ModelConfig& of_layer) {
+  return {of_layer.relative_buckets, of_layer.relative_distance, !of_layer.attention.causal};
+}
 inline bool has_segment_table(const ModelConfig& m) { return m.segments > 0; }
 // An encoder, whose output the layers of a decoder attend to.
 inline bool has_encoder(const ModelConfig& m) { return m.encoder_layers > 0; }

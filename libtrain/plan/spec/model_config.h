@@ -18,7 +18,9 @@ enum class Norm { layer, rms };
 // norm(branch(norm(x))) (Ding et al. 2021, "CogView"; Gemma Team 2024, "Gemma 2"). All but post have a norm before the
 // head.
 enum class NormPosition { pre, post, inside_post, sandwich };
-enum class Positions { learned, rotary };
+// relative: no token has a position; a learned bias of attention's scores depends on the distance of a key from a query
+// (Raffel et al. 2020, section 2.1).
+enum class Positions { learned, rotary, relative };
 // What computes logits from the hidden states. linear: the table alone. masked: a linear layer, the activation and a
 // norm before the table, and a bias for each token after it (Devlin et al. 2019, the head of a masked language model).
 enum class HeadForm { linear, masked };
@@ -72,6 +74,7 @@ struct ModelConfig {
   double embedding_scale = 1;        // factor of the token's embedding, rounded to the working dtype
   double logit_softcap = 0;          // c: logits become c tanh(logits / c); 0: they stay
   std::int64_t position_offset = 0;  // first rows of the learned positions that no token uses
+  std::int64_t relative_buckets = 32, relative_distance = 128;  // of relative positions (plan/spec/relative_buckets.h)
   // The first layers, if they are an encoder: they see a whole source sequence, and each of the other layers attends to
   // what they make of it (Vaswani et al. 2017). 0: all layers are a decoder, or with causal = false an encoder alone.
   std::int64_t encoder_layers = 0;
