@@ -33,7 +33,7 @@ bool only_trains(const std::string& key) {
                                                    "experts-noise",           "experts-placement",
                                                    "experts-balance-over",    "experts-balance-loss",
                                                    "experts-z-loss",          "experts-bias-rate"};
-  return key.starts_with("dropout-") || of_experts.contains(key);
+  return key.starts_with("dropout-") || key == "initial-values" || of_experts.contains(key);
 }
 
 std::vector<std::int64_t> of_all_layers(const std::vector<std::int64_t>& windows, std::int64_t layers) {

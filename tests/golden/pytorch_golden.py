@@ -180,7 +180,18 @@ def inventory(c, behind_norm=dense_parameters):
         p["head.weight"] = ((c["vocabulary"], h), 0.02)
     if is_masked(c):
         p["head.bias"] = ((c["vocabulary"],), "zeros")
-    return p
+    return {name: (shape, fan_in(c, name, shape, kind)) for name, (shape, kind) in p.items()} if c.get("fan_in") else p
+
+
+def fan_in(c, name, shape, kind):
+    """Standard deviations of T5 (Raffel et al. 2020, and transformers)."""
+    if isinstance(kind, str) or name.endswith(".positions.weight"):
+        return kind
+    if name.endswith("attention.q.weight"):
+        return 1 / math.sqrt(shape[1] * head_size(c)) / (c.get("query_scale") or 1 / math.sqrt(head_size(c)))
+    if name.endswith("relative_positions.weight"):
+        return 1 / math.sqrt(c["hidden"])
+    return 1.0 if name == "embedding.tokens.weight" else 1 / math.sqrt(shape[1])
 
 
 def initial(c, seed, behind_norm=dense_parameters):

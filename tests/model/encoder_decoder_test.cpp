@@ -65,7 +65,7 @@ TEST(EncoderDecoder, GradientsAreDifferencesOfTheLoss) {
   auto wide = with_encoder(small_llama());
   wide.head_size = 16, wide.biases = plan::Biases::qkv, wide.tied = true, wide.lanes = 2;
   check_gradients(wide, plan::Recompute::none);
-  for (const auto recompute : plan::recomputations) check_gradients(with_dropout(small_relative()), recompute);
+  for (const auto recompute : plan::recomputations) check_gradients(with_inner_dropout(small_relative()), recompute);
   auto grouped = small_relative(2, 1);
   grouped.kv_heads = 2, grouped.experts.count = {2}, grouped.experts.balance_loss = 0;
   check_gradients(grouped, plan::Recompute::layers);
@@ -78,7 +78,7 @@ TEST(EncoderDecoder, MemoryIsAsPredicted) {
       for (const auto recompute : plan::recomputations)
         for (auto m : {with_encoder(with_dropout(small_gpt2())), with_encoder(small_post(), 2, 2),
                        with_encoder(small_llama(), 2, 1), with_encoder(with_dropout(small_sandwich())),
-                       with_dropout(small_relative())}) {
+                       with_inner_dropout(small_relative())}) {
           SCOPED_TRACE(m.name + " " + std::to_string(source) + " " + base::name_of(dtype));
           m.context = 80;
           const auto batch = batch_of(m, source > 12, source);
@@ -114,7 +114,7 @@ std::vector<std::vector<double>> gradients_of(const plan::ModelConfig& m, DType 
 
 TEST(EncoderDecoder, RecomputationHasTheSameBits) {
   for (const auto& m : {with_encoder(with_dropout(small_gpt2()), 2, 3), with_encoder(with_dropout(small_llama())),
-                        with_dropout(small_relative(2, 2))}) {
+                        with_inner_dropout(small_relative(2, 2)), with_inner_dropout(with_encoder(small_gpt2()))}) {
     const auto batch = batch_of(m, true);
     for (const auto dtype : {DType::f32, DType::bf16}) {
       const auto plain = gradients_of(m, dtype, *batch, plan::Recompute::none);

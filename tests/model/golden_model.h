@@ -71,6 +71,8 @@ struct Golden {
     model.attention.window_tokens = m.value("window_tokens", model.attention.window_tokens);
     model.attention.softcap = m.value("softcap", 0.0);
     if (m.contains("attention")) set_blocks(m["attention"]);
+    model.head_scale = m.value("head_scale", 1.0), model.decoder_start = m.value("decoder_start", -1);
+    if (m.value("fan_in", false)) model.initial_values = plan::InitialValues::fan_in;
     model.encoder_layers = m.value("encoder_layers", 0), model.decoder_layers = m.value("decoder_layers", 0);
   }
   void set_heads(const json& m) {

@@ -96,6 +96,13 @@ inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   return m;
 }
 
+// T5's places of dropout, and the factor before its head.
+inline plan::ModelConfig with_inner_dropout(plan::ModelConfig m) {
+  m = with_dropout(m);
+  m.dropout_ffn = 0.3, m.dropout_final_norm = 0.2, m.head_scale = 0.6;
+  return m;
+}
+
 // With low-rank adapters on these layers, by default on all that the model has, and everything else frozen.
 inline plan::ModelConfig with_adapters(plan::ModelConfig m, std::vector<std::string> on = {}) {
   if (on.empty()) on = {"q", "k", "v", "o", "up", "down"};

@@ -65,8 +65,7 @@ TEST(TensorRanks, SmoothedLabels) {
 // Two towers with sources of their own length, and with tables of relative positions whose heads ranks divide.
 TEST(TensorRanks, Encoders) {
   const std::int64_t b = 2, t = 64, source = 128;
-  auto relative = with_dropout(small_relative());
-  for (const auto& base : {with_encoder(with_dropout(small_gpt2())), relative})
+  for (const auto& base : {with_encoder(with_inner_dropout(small_gpt2())), with_inner_dropout(small_relative())})
     for (const auto dtype : {DType::f32, DType::bf16}) {
       auto m = eight_heads(base, 4);
       Batch batch(formula_windows(m.vocabulary, 0, b, t, true), true, 40);

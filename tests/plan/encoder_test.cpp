@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -213,6 +214,48 @@ TEST(Encoder, RefusesWhatItDoesNotGoWith) {
   refused_table([](auto& m) { m.position_offset = 2; }, "position-offset needs learned positions");
 }
 
+TEST(Encoder, RefusesWhatKeysOfT5DoNotGoWith) {
+  const auto refused = [](auto change, const char* why) {
+    auto m = model();
+    change(m);
+    EXPECT_TRUE(any_has(problems(m), why)) << why;
+  };
+  refused([](auto& m) { m.decoder_start = 257; }, "decoder-start 257 is no token of a vocabulary of 257");
+  refused([](auto& m) { m.decoder_start = 0, m.encoder_layers = m.decoder_layers = 0; }, "decoder-start needs encoder");
+  refused([](auto& m) { m.dropout_ffn = 0.1, m.experts.count = {4}; }, "dropout-ffn is not supported with experts");
+  refused([](auto& m) { m.dropout_final_norm = 0.1, m.norm_position = NormPosition::post; }, "needs a final norm");
+  refused([](auto& m) { m.head_scale = 0.5, m.encoder_layers = m.decoder_layers = 0, m.head = HeadForm::masked; },
+          "head masked does not support head-scale");
+  auto m = model();
+  m.decoder_start = 256, m.dropout_ffn = m.dropout_final_norm = 0.1, m.head_scale = 0.5;
+  EXPECT_TRUE(problems(m).empty());
+}
+
+// Of T5 (Raffel et al. 2020): q (d d_kv)^-1/2 without a factor of scores, others 1 / sqrt(inputs), tokens 1.
+TEST(Encoder, InitialValuesFollowInputs) {
+  auto m = model(1, 1);
+  m.positions = Positions::relative, m.tied = false, m.head_size = 32, m.initial_values = InitialValues::fan_in;
+  const auto deviation = [&](const std::string& name) {
+    for (const auto& flat_group : flat_groups(m))
+      for (const auto& p : flat_group.parameters)
+        if (p.name == name) return p.init.stddev;
+    ADD_FAILURE() << name;
+    return 0.0;
+  };
+  EXPECT_DOUBLE_EQ(deviation("embedding.tokens.weight"), 1);
+  EXPECT_DOUBLE_EQ(deviation("head.weight"), 0.125);
+  EXPECT_DOUBLE_EQ(deviation("encoder.relative_positions.weight"), 0.125);
+  EXPECT_DOUBLE_EQ(deviation("encoder.layers.00.attention.q.weight"), 0.125);
+  m.query_scale = 1;
+  EXPECT_DOUBLE_EQ(deviation("encoder.layers.00.attention.q.weight"), 0.125 / std::sqrt(32));
+  EXPECT_DOUBLE_EQ(deviation("decoder.layers.00.cross_attention.q.weight"), 0.125 / std::sqrt(32));
+  EXPECT_DOUBLE_EQ(deviation("decoder.layers.00.attention.k.weight"), 0.125);
+  EXPECT_DOUBLE_EQ(deviation("decoder.layers.00.cross_attention.v.weight"), 0.125);
+  EXPECT_DOUBLE_EQ(deviation("decoder.layers.00.attention.output.weight"), 1 / std::sqrt(4 * 32));
+  EXPECT_DOUBLE_EQ(deviation("encoder.layers.00.ffn.up.weight"), 0.125);
+  EXPECT_DOUBLE_EQ(deviation("encoder.layers.00.ffn.down.weight"), 1 / std::sqrt(256));
+}
+
 TEST(Encoder, RelativePositionsAreKeys) {
   const trainyard::testing::Scratch folder;
   const auto path = folder.path + "/model.toml";
@@ -256,6 +299,9 @@ TEST(Encoder, LayoutsAreChecked) {
   p = plan_of(2);
   p.sequence_parallel = true, p.source_sequence = 100, p.micro_batch = 2;
   refused(p, "source-sequence 100) are not a multiple of 128");
+  p = plan_of(4);
+  p.model.dropout_ffn = 0.1, p.model.ffn = 264;
+  refused(p, "tensor-parallel 4 with dropout-ffn does not divide ffn 264 into multiples of 4");
 }
 
 TEST(Encoder, ModelFilesHaveTables) {

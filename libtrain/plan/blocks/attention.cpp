@@ -34,7 +34,7 @@ std::int64_t key_value_heads(const ModelConfig& m, const MicroShape& s) {
 
 // Of each key from each query, if the model has relative positions.
 std::int64_t distances(const ModelConfig& m, const MicroShape& s) {
-  return has_relative_positions(m) ? 2 * s.sequence - 1 : 0;
+  return has_relative_positions(m) && s.sequence > 0 ? 2 * s.sequence - 1 : 0;
 }
 
 // Borders of buckets, and so many arrays of the rank's heads by distance: the bias, and in backward its gradient.
@@ -91,7 +91,7 @@ void AttentionKind::declare(Declaration& d) const {
   const auto& m = d.model();
   using Shared = Declaration::Shared;
   const auto q = m.query_width(), kv = m.key_value_width();
-  d.weight("attention.q.weight", q, m.hidden, Shared::outputs);
+  d.query_weight("attention.q.weight");
   d.weight("attention.k.weight", kv, m.hidden, Shared::outputs);
   d.weight("attention.v.weight", kv, m.hidden, Shared::outputs);
   const auto bias = [&](const char* name, std::int64_t n, std::optional<ShardedDim> sharded) {

@@ -42,6 +42,7 @@ std::vector<std::string> encoder_problems(const ModelConfig& m) {
     if (m.decoder_layers > 0)
       out.push_back(
           fmt::format("decoder-layers {} needs encoder-layers: a decoder alone has layers", m.decoder_layers));
+    if (m.decoder_start >= 0) out.emplace_back("decoder-start needs encoder-layers: leave it out");
     if (named > 0) out.push_back(fmt::format("the branch {} needs encoder-layers", cross_attention_branch));
     return out;
   }
@@ -55,6 +56,8 @@ std::vector<std::string> encoder_problems(const ModelConfig& m) {
     out.emplace_back("with encoder-layers the branches of a layer have attention once");
   if (!m.attention.causal)
     out.emplace_back("with encoder-layers attention-causal is of the decoder, and is on: leave it out");
+  if (m.decoder_start >= m.vocabulary)
+    out.push_back(fmt::format("decoder-start {} is no token of a vocabulary of {}", m.decoder_start, m.vocabulary));
   const auto not_with = [&](bool has, const char* what) {
     if (has) out.push_back(fmt::format("{} is not supported with encoder-layers: leave one of them out", what));
   };

@@ -49,6 +49,9 @@ inline bool has_final_norm(const ModelConfig& m) { return !is_post_norm(m); }  /
 // A dense layer, GELU and a norm before the head's product, and a bias of the vocabulary where the model has biases.
 inline bool has_masked_head(const ModelConfig& m) { return m.head == HeadForm::masked; }
 inline bool has_vocabulary_bias(const ModelConfig& m) { return has_masked_head(m) && has_biases(m); }
+inline bool drops_final_norms(const ModelConfig& m) { return m.dropout_final_norm > 0; }
+inline bool scales_head(const ModelConfig& m) { return m.head_scale != 1; }
+inline bool has_fan_in_values(const ModelConfig& m) { return m.initial_values == InitialValues::fan_in; }
 inline bool subtracts_mean(const ModelConfig& m) { return m.norm == Norm::layer; }  // else the norm only scales
 // Queries and keys have norms, over each head or over the width of all heads.
 inline bool norms_queries_and_keys(const ModelConfig& m) { return m.qk_norm != QkNorm::none; }
