@@ -2,6 +2,7 @@
 // fixed chunks of tokens.
 #pragma once
 
+#include "libtrain/model/dropout_site.h"
 #include "libtrain/model/norm_part.h"
 
 #include <functional>
