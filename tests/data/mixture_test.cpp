@@ -5,9 +5,11 @@
 #include "libtrain/base/error.h"
 #include "libtrain/data/mixed_windows.h"
 #include "libtrain/data/mixture.h"
+#include "libtrain/data/window_dataset.h"
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <numeric>
 #include <set>
 
@@ -146,7 +148,7 @@ TEST(Mixtures, ASetHasItsOwnOrderAndEpochs) {
     of->emplace_back(one.path, first, first.train, keyed);
     of->emplace_back(two.path, second, second.train, keyed);
   }
-  data::MixedWindows mixed(sets, Mixture({2, 3}, 3));
+  data::MixedWindows mixed({&sets[0], &sets[1]}, Mixture({2, 3}, 3));
   std::vector<std::uint64_t> next(2);
   const auto length = 4 * (apart[0].count() + apart[1].count());
   std::vector<Window> seen;
@@ -157,7 +159,7 @@ TEST(Mixtures, ASetHasItsOwnOrderAndEpochs) {
   }
   EXPECT_GT(next[1], 2 * apart[1].count());  // its later epochs, too
   for (std::uint64_t i = length; i-- > 0;) ASSERT_EQ(window_at(mixed, i), seen[i]);
-  data::ConsecutiveWindows both(sets, {3, 2});
+  data::ConsecutiveWindows both({&sets[0], &sets[1]}, {3, 2});
   for (std::uint64_t i = 0; i < 5; ++i)
     EXPECT_EQ(window_at(both, i), i < 3 ? window_at(apart[0], i) : window_at(apart[1], i - 3));
 }
