@@ -1,14 +1,21 @@
 // Fills what pairs leave free, moves targets behind, and writes positions and ranges.
 #include "libtrain/data/pair_row.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
+#include "libtrain/base/setting_text.h"
 
 #include <algorithm>
 
 namespace trainyard::data {
 
-PairRow::PairRow(const RowShape& shape, std::int32_t start, std::int32_t unused)
-    : shape_(shape), start_(start), unused_(unused) {}
+PairRow::PairRow(const RowOptions& options, std::int32_t unused)
+    : shape_{options.source_sequence, options.sequence}, start_(options.start), unused_(unused) {
+  if (shape_.source < 1 || shape_.target < 1)
+    throw base::UsageError(fmt::format("rows of {} source and {} target tokens: pairs have 1 or more of each",
+                                       shape_.source, shape_.target),
+                           base::text("positive numbers for $source-sequence and $sequence"));
+}
 
 WindowPtrs PairRow::whole(const WindowPtrs& out) {
   auto all = out;

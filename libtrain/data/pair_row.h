@@ -1,19 +1,30 @@
-// PairRow: the arrays of one row of pairs, as a model with an encoder reads them.
+// PairRow: the arrays of one row of pairs, as a model with an encoder reads them. RowOptions: which rows a set gives.
 #pragma once
 
+#include "libtrain/data/open_shards.h"
 #include "libtrain/data/pair_packing.h"
-#include "libtrain/data/window_ptrs.h"
+#include "libtrain/data/window_source.h"
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace trainyard::data {
 
+struct RowOptions {
+  std::int64_t sequence, source_sequence;  // tokens of a row: of its targets, and of its sources
+  Order order;
+  std::uint64_t seed;                  // of the keyed order, and of what is hidden in it
+  std::int32_t start = 0;              // begins the decoder inputs of each pair
+  int open = OpenShards::most_open;    // the most shard files that are open at a time
+  std::string field = {}, value = {};  // only documents with this value of the field; empty: all
+};
+
 class PairRow {
  public:
-  // `start` begins the decoder inputs of each pair. `unused` is the token of places that no pair has.
-  PairRow(const RowShape& shape, std::int32_t start, std::int32_t unused);
+  // `unused` is the token of places that no pair has. UsageError for a row without tokens.
+  PairRow(const RowOptions& options, std::int32_t unused);
   const RowShape& shape() const { return shape_; }
 
   // The same arrays, with room of this object for all that are not wanted.

@@ -16,14 +16,6 @@ namespace trainyard::data {
 
 namespace {
 
-RowShape checked_shape(const PairWindows::Rows& rows) {
-  if (rows.sequence < 1 || rows.source_sequence < 1)
-    throw base::UsageError(fmt::format("rows of {} source and {} target tokens: pairs have 1 or more of each",
-                                       rows.source_sequence, rows.sequence),
-                           base::text("positive numbers for $source-sequence and $sequence"));
-  return {rows.source_sequence, rows.sequence};
-}
-
 const SetIndex& checked_pairs(const std::string& folder, const SetIndex& index) {
   if (!index.pairs)
     throw base::InputError(
@@ -36,10 +28,10 @@ const SetIndex& checked_pairs(const std::string& folder, const SetIndex& index) 
 }  // namespace
 
 PairWindows::PairWindows(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
-                         const Rows& rows)
+                         const RowOptions& rows)
     : order_(rows.order), seed_(rows.seed),
       shards_(folder, checked_pairs(folder, index), split, rows.open, {rows.field, rows.value}),
-      row_(checked_shape(rows), rows.start, index.end_of_document) {
+      row_(rows, index.end_of_document) {
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     pack(shards_[i]);
     first_row_.push_back(base::size(std::ssize(first_pair_) - 1));

@@ -20,17 +20,10 @@ namespace trainyard::data {
 // while it is made, about 130 bytes for a pair of the largest shard. Only one thread at a time may call fill.
 class PairWindows : public SampledWindows {
  public:
-  struct Rows {
-    std::int64_t sequence, source_sequence;  // tokens of a row: of its targets, and of its sources
-    Order order;
-    std::uint64_t seed;                  // of the keyed order
-    std::int32_t start = 0;              // begins the decoder inputs of each pair
-    int open = OpenShards::most_open;    // the most shard files that are open at a time
-    std::string field = {}, value = {};  // only pairs with this value of the field; empty: all
-  };
   // UsageError for a row without tokens. InputError if the set is none of pairs, if a document is no pair, or if no
   // pair of the split fits a row.
-  PairWindows(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split, const Rows& rows);
+  PairWindows(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
+              const RowOptions& rows);
 
   std::uint64_t count() const override { return first_row_.back(); }
   std::int64_t sequence() const override { return row_.shape().target; }

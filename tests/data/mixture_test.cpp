@@ -121,6 +121,26 @@ TEST(Mixtures, SeedsBeginOtherwise) {
   EXPECT_EQ(first.size(), 3u);
 }
 
+// Turns of several sequences are the sequences of the plain mixture, each as many times.
+TEST(Mixtures, SequencesOfATurnComeFromOneSet) {
+  for (const auto& weights : std::vector<std::vector<std::int64_t>>{{1}, {7, 3}, {5, 1, 1, 1}, {1, 2, 3}})
+    for (const std::int64_t together : {1, 2, 7, 64}) {
+      const Mixture plain(weights, 9), mixture(weights, 9, together);
+      EXPECT_EQ(mixture.together(), together);
+      const auto n = static_cast<std::uint64_t>(together);
+      std::vector<std::uint64_t> counts(weights.size());
+      for (std::uint64_t i = 0; i < 40 * n; ++i) {
+        ASSERT_EQ(mixture.counts(i), counts) << i;
+        const auto sample = mixture.of(i);
+        ASSERT_EQ(sample.set, plain.of(i / n).set) << i;
+        ASSERT_EQ(sample.ordinal, counts[static_cast<std::size_t>(sample.set)]++) << i;
+        ASSERT_TRUE(weights.size() > 1 || sample.ordinal == i);
+      }
+    }
+  // 20 steps of 64 in the proportions 7 and 3.
+  EXPECT_EQ(Mixture({7, 3}, 2, 64).counts(20 * 64), (std::vector<std::uint64_t>{14 * 64, 6 * 64}));
+}
+
 struct Window {
   std::vector<std::int32_t> tokens, targets, positions, starts;
   std::vector<std::uint8_t> weights;
