@@ -37,11 +37,17 @@ class TargetFinder {
 
 // Reads at most `most` windows in their order, until one has a target that counts. That is the first, except in data
 // that cannot teach. InputError if none of these has one; `what` is the name of the data.
-void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most, Counted counted) {
+void require_target(data::SampledWindows& windows, const std::string& what, std::uint64_t most, Counted counted) {
   TargetFinder finder(windows);
   for (std::uint64_t w = 0; w < std::min(most, windows.count()); ++w)
     if (finder.has_target(w)) return;
   throw nothing_counts(windows.count() > most ? fmt::format("the first {} windows of {}", most, what) : what, counted);
+}
+
+data::SetsOfWindows pointers_to(std::deque<data::WindowDataset>& windows) {
+  data::SetsOfWindows sets;
+  for (auto& set : windows) sets.push_back(&set);
+  return sets;
 }
 
 // InputError if the shards of a set hold no window.
@@ -93,8 +99,8 @@ RunWindows::RunWindows(const RunSetup& setup) {
       require_target(validation_.back(), "the validation split of " + text_of(set),
                      base::size(set.validation_sequences), counted_of(setup));
   }
-  mixed_.emplace(training_, mixture_of(setup.sets, setup.config.seed));
-  if (!counts.empty()) validated_.emplace(validation_, counts);
+  mixed_.emplace(pointers_to(training_), mixture_of(setup.sets, setup.config.seed));
+  if (!counts.empty()) validated_.emplace(pointers_to(validation_), counts);
 }
 
 std::string RunWindows::few_targets_text(const RunSetup& setup, std::int64_t batch, std::int64_t samples) {

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/data/mixed_windows.h"
+#include "libtrain/data/window_dataset.h"
 #include "libtrain/engine/setup.h"
 
 #include <cstdint>
