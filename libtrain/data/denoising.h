@@ -4,6 +4,7 @@
 
 #include "libtrain/data/span_corruption.h"
 #include "libtrain/data/text_infilling.h"
+#include "libtrain/plan/spec/objective.h"
 
 #include <cstdint>
 #include <string>
@@ -13,7 +14,7 @@ namespace trainyard::data {
 
 using Denoising = std::variant<SpanCorruption, TextInfilling>;
 
-inline constexpr std::int64_t new_sentinels = 100;  // as T5 has
+inline constexpr std::int64_t new_sentinels = plan::usual_sentinels;  // as T5 has
 
 // Span corruption of a set, of T5's rate and mean span. Sentinels are the named ones of the set's tokenizer, where it
 // is available and has some. Otherwise they are 100 new ids behind the set's vocabulary, the last one first: of T5's

@@ -169,7 +169,7 @@ std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& mi
                                      const Recomputation& recompute, std::int64_t micros) {
   return calls_of_blocks(micro.tensor, part, recompute, micros, [&](const Segment& s, std::int64_t times) {
     std::vector<SizedCalls> out;
-    for (const auto& c : s.kind->tensor_calls(s.model, part.own_shape(micro), pass, s.recompute))
+    for (const auto& c : s.kind->tensor_calls(s.model, s.shape(part.own_shape(micro)), pass, s.recompute))
       out.push_back({Axis::tensor, micro.tensor, c.operation, c.type, c.bytes, times * c.calls, times * c.calls});
     return out;
   });
@@ -179,7 +179,7 @@ std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& mi
                                      const Recomputation& recompute, std::int64_t micros) {
   return calls_of_blocks(part.experts.across(), part, recompute, micros, [&](const Segment& s, std::int64_t times) {
     std::vector<SizedCalls> out;
-    for (const auto& c : s.kind->expert_calls(s.model, part.own_shape(micro), pass, s.recompute))
+    for (const auto& c : s.kind->expert_calls(s.model, s.shape(part.own_shape(micro)), pass, s.recompute))
       for (auto& sized : expert_group_calls(part.experts, c, times)) out.push_back(std::move(sized));
     return out;
   });
