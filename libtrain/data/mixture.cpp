@@ -212,9 +212,10 @@ std::vector<std::int64_t> weights_of_sizes(std::span<const std::int64_t> sizes, 
   return weights;
 }
 
-Mixture::Mixture(std::vector<std::int64_t> weights, std::uint64_t seed)
-    : weights_(std::move(weights)), rest_(weights_.size()), offsets_(weights_.size()) {
+Mixture::Mixture(std::vector<std::int64_t> weights, std::uint64_t seed, std::int64_t together)
+    : weights_(std::move(weights)), rest_(weights_.size()), offsets_(weights_.size()), together_(together) {
   TRAINYARD_ASSERT(!weights_.empty(), "a mixture of {} sets", weights_.size());
+  TRAINYARD_ASSERT(together > 0, "turns of {} sequences", together);
   const auto site = base::site_hash("data", "mixture");
   std::int64_t rest = 0;
   for (auto k = weights_.size(); k-- > 0;) {
@@ -233,6 +234,13 @@ std::uint64_t Mixture::taken(std::size_t k, std::uint64_t left) const {
 }
 
 Mixture::Sample Mixture::of(std::uint64_t index) const {
+  const auto n = base::size(together_);
+  const auto [set, before] = turn(index / n);
+  return {set, before * n + index % n};
+}
+
+// Of a turn: its set, and how many turns the set had before.
+Mixture::Sample Mixture::turn(std::uint64_t index) const {
   for (std::size_t k = 0; k + 1 < weights_.size(); ++k) {
     const auto before = taken(k, index);
     if (taken(k, index + 1) > before) return {static_cast<int>(k), before};
@@ -242,12 +250,16 @@ Mixture::Sample Mixture::of(std::uint64_t index) const {
 }
 
 std::vector<std::uint64_t> Mixture::counts(std::uint64_t end) const {
+  const auto n = base::size(together_);
+  auto left = end / n;
   std::vector<std::uint64_t> out;
   for (std::size_t k = 0; k + 1 < weights_.size(); ++k) {
-    out.push_back(taken(k, end));
-    end -= out.back();
+    out.push_back(taken(k, left));
+    left -= out.back();
   }
-  out.push_back(end);
+  out.push_back(left);
+  for (auto& count : out) count *= n;
+  base::at(out, turn(end / n).set) += end % n;
   return out;
 }
 

@@ -46,9 +46,12 @@ std::vector<std::int64_t> weights_of_sizes(std::span<const std::int64_t> sizes, 
 // sum of its and all later weights, and o a number below R from the seed. So of every (sum of weights) sequences that
 // begin at a multiple of it, each set gives exactly its weight, and of any first n sequences a set gives its share, up
 // to less than the number of sets.
+// With `together` above 1, the rule chooses for turns of so many sequences instead, and all sequences of a turn come
+// from one set. Turns begin at multiples of `together`. Where it is the global batch, a step is a turn, and steps
+// alternate between sets in the proportions of the weights.
 class Mixture {
  public:
-  Mixture(std::vector<std::int64_t> weights, std::uint64_t seed);
+  Mixture(std::vector<std::int64_t> weights, std::uint64_t seed, std::int64_t together = 1);
   struct Sample {
     int set = 0;
     std::uint64_t ordinal = 0;  // of the set's own samples, from 0
@@ -59,10 +62,13 @@ class Mixture {
   int sets() const { return static_cast<int>(weights_.size()); }
   const std::vector<std::int64_t>& weights() const { return weights_; }
   double share(int set) const;
+  std::int64_t together() const { return together_; }
 
  private:
+  Sample turn(std::uint64_t index) const;
   std::uint64_t taken(std::size_t set, std::uint64_t left) const;
   std::vector<std::int64_t> weights_, rest_, offsets_;  // rest_: sum of a weight and of all later ones
+  std::int64_t together_;
 };
 
 }  // namespace trainyard::data

@@ -33,6 +33,13 @@ std::vector<PairLength> pair_lengths(const ShardReader& shard) {
   return out;
 }
 
+PairLength pair_length(const ShardReader& shard, std::int64_t pair) {
+  const auto documents = shard.documents();
+  const auto border = shard.answers()[base::size(pair)].begin;
+  return {border - static_cast<std::int64_t>(documents[base::size(pair)]),
+          static_cast<std::int64_t>(documents[base::size(pair + 1)]) - border};
+}
+
 void read_pair(ShardReader& shard, std::int64_t pair, const PairLength& length, std::int32_t* source,
                std::int32_t* target) {
   const auto begin = static_cast<std::int64_t>(shard.documents()[base::size(pair)]);

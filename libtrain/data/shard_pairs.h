@@ -15,6 +15,9 @@ namespace trainyard::data {
 // document is no pair. Also after ShardReader::keep_only, of the pairs that are kept.
 std::vector<PairLength> pair_lengths(const ShardReader& shard);
 
+// The length of one pair of a shard whose pairs pair_lengths found.
+PairLength pair_length(const ShardReader& shard, std::int64_t pair);
+
 // Reads the pair of that number into `source` and `target`, which have the room that its length says.
 void read_pair(ShardReader& shard, std::int64_t pair, const PairLength& length, std::int32_t* source,
                std::int32_t* target);

@@ -23,31 +23,19 @@ std::int64_t at_least_one(std::int64_t sequence) {
 
 WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
                              const Windows& w)
-    : open_(base::size(w.open), -1), sequence_(at_least_one(w.sequence)), mask_(w.mask), order_(w.order), seed_(w.seed),
-      answers_only_(w.answers_only), buffer_(base::size(w.sequence + 1)) {
-  shards_.reserve(split.size());
-  for (const auto& entry : split) {
-    shards_.emplace_back(folder, index, entry);
-    if (!w.field.empty()) shards_.back().keep_only(w.field, w.value);
-    make_room(shards_.size() - 1);
-    const auto windows = shards_.back().tokens() > 0 ? (shards_.back().tokens() - 1) / sequence_ : 0;
+    : sequence_(at_least_one(w.sequence)), mask_(w.mask), order_(w.order), seed_(w.seed), answers_only_(w.answers_only),
+      shards_(folder, index, split, w.open, {w.field, w.value}), buffer_(base::size(w.sequence + 1)) {
+  std::int64_t longest = 0;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const auto tokens = shards_[i].tokens(), windows = tokens > 0 ? (tokens - 1) / sequence_ : 0;
+    longest = std::max(longest, tokens);
     first_window_.push_back(first_window_.back() + static_cast<std::uint64_t>(windows));
   }
   if (count() > 0) return;
-  std::int64_t longest = 0;
-  for (const auto& shard : shards_) longest = std::max(longest, shard.tokens());
   throw base::InputError(
       fmt::format("{}: {} of the split, the longest of {} tokens, and none holds a window of {}", folder,
                   base::counted(static_cast<std::int64_t>(split.size()), "shard"), longest, sequence_ + 1),
       "a shorter sequence, or more text");
-}
-
-// Call it when a closed shard has been opened. If too many are open, it closes the one that was opened first.
-void WindowDataset::make_room(std::size_t opened) {
-  auto& place = open_[next_open_];
-  if (place >= 0 && base::size(place) != opened) base::at(shards_, place).rest();
-  place = static_cast<std::int64_t>(opened);
-  next_open_ = (next_open_ + 1) % open_.size();
 }
 
 void WindowDataset::fill_as(std::uint64_t ordinal, std::uint64_t sample, const WindowPtrs& out) {
@@ -56,9 +44,8 @@ void WindowDataset::fill_as(std::uint64_t ordinal, std::uint64_t sample, const W
   if (order_ == Order::keyed) window = base::Permutation(count(), seed_, epoch)(window);
   const auto shard =
       base::size(std::upper_bound(first_window_.begin(), first_window_.end(), window) - first_window_.begin() - 1);
-  auto& reader = shards_[shard];
+  auto& reader = shards_.to_read(shard);
   const auto first = static_cast<std::int64_t>(window - first_window_[shard]) * sequence_;
-  if (!reader.is_open()) make_room(shard);
   reader.read(first, sequence_ + 1, buffer_.data());
   std::copy_n(buffer_.begin(), sequence_, out.tokens);
   std::copy_n(buffer_.begin() + 1, sequence_, out.targets);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libtrain/data/masking.h"
-#include "libtrain/data/shard_reader.h"
+#include "libtrain/data/open_shards.h"
 #include "libtrain/data/window_source.h"
 
 #include <cstdint>
@@ -15,15 +15,13 @@
 
 namespace trainyard::data {
 
-enum class Order { keyed, as_stored };  // validation is read as stored, the same every time
-
 // Window w of a shard covers tokens [w T, w T + T]. Consecutive windows share one token, and no window spans two
 // shards. Sample ordinal s is window permutation(s mod count) of epoch s / count, keyed by (seed, epoch). Only one
 // thread at a time may call fill. UsageError for a sequence below 1; InputError if no shard of the split holds a
 // window.
-class WindowDataset : public WindowSource {
+class WindowDataset : public SampledWindows {
  public:
-  static constexpr int most_open = 128;
+  static constexpr int most_open = OpenShards::most_open;
   // `open`: the most shard files that are open at a time, however many there are.
   struct Windows {
     std::int64_t sequence;
@@ -37,7 +35,7 @@ class WindowDataset : public WindowSource {
   WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
                 const Windows& w);
 
-  std::uint64_t count() const { return first_window_.back(); }
+  std::uint64_t count() const override { return first_window_.back(); }
   std::int64_t sequence() const override { return sequence_; }
   DocumentMask document_mask() const override { return mask_; }
 
@@ -52,23 +50,18 @@ class WindowDataset : public WindowSource {
   // - the target that begins the next document has weight 0.
   // key_end, if wanted, is the index after the last token of its document in the window; with the mask off it is T.
   // Where tokens are hidden, mask_tokens sets targets and weights.
-  void fill(std::uint64_t ordinal, const WindowPtrs& out) override { fill_as(ordinal, ordinal, out); }
-  // The same, where what is hidden in the keyed order depends on `sample` instead.
-  void fill_as(std::uint64_t ordinal, std::uint64_t sample, const WindowPtrs& out);
+  void fill_as(std::uint64_t ordinal, std::uint64_t sample, const WindowPtrs& out) override;
 
  private:
-  void make_room(std::size_t opened);
   void leave_answers(std::span<const AnswerSpan> answers, std::int64_t first, const WindowPtrs& out) const;
   void fill_documents(std::span<const std::uint64_t> documents, std::int64_t first, const WindowPtrs& out) const;
 
-  std::vector<std::int64_t> open_;  // open shards, oldest at next_open_; -1: none
-  std::size_t next_open_ = 0;
   std::int64_t sequence_;
   DocumentMask mask_;
   Order order_;
   std::uint64_t seed_;
   bool answers_only_;
-  std::vector<ShardReader> shards_;
+  OpenShards shards_;
   std::vector<std::uint64_t> first_window_{0};  // first window of each shard; the last entry is the total
   std::vector<std::int32_t> buffer_;
   std::optional<Masking> masking_;

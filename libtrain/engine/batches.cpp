@@ -20,6 +20,9 @@ Batches::Batches(data::WindowSource& training, data::WindowSource* validation, c
   TRAINYARD_ASSERT(validation == nullptr || validation->sequence() == training.sequence(),
                    "windows of {} tokens for training, and of {} for validation", training.sequence(),
                    validation->sequence());
+  TRAINYARD_ASSERT(validation == nullptr || validation->source_sequence() == training.source_sequence(),
+                   "sources of {} tokens for training, and of {} for validation", training.source_sequence(),
+                   validation->source_sequence());
   for (auto* b : all()) {
     b->memory.resize(base::size(buffer_bytes()));
     lay_out(*b, b->memory.data(), b->memory.data(), {});
@@ -55,9 +58,9 @@ void Batches::work_on(tensor::Exec& exec) {
 }
 
 // Four arrays of i32 (five for a masked model), the keys, the weights and the count of targets, each at a multiple of
-// 64 bytes.
+// 64 bytes. Then the six arrays of the sources, if there are any.
 std::int64_t Batches::buffer_bytes() const {
-  return plan::loaded_bytes({{plan_.micro_batch, training_.sequence()}, {}}, objective());
+  return plan::loaded_bytes({{plan_.micro_batch, sequence()}, {}, source_sequence()}, objective());
 }
 
 // `host` is where the loader writes; `seen` is where the views of the batch point.
@@ -83,6 +86,27 @@ void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) co
   x.batch.keys = reinterpret_cast<const std::uint64_t*>(seen + keys);
   x.batch.samples.resize(base::size(b));
   x.batch.counted_of.resize(base::size(b));
+  const auto behind = counted + base::aligned(8);
+  if (source_sequence() > 0) lay_out_source(x, host + behind, seen + behind, device);
+}
+
+void Batches::lay_out_source(Buffer& x, char* host, char* seen, base::Device device) const {
+  const auto b = plan_.micro_batch, S = source_sequence(), T = sequence();
+  const auto next = [&](std::int32_t*& array, std::int64_t tokens) {
+    array = reinterpret_cast<std::int32_t*>(host);
+    const base::View view(seen, base::DType::i32, {b, tokens}, device);
+    const auto bytes = base::aligned(b * tokens * 4);
+    host += bytes, seen += bytes;
+    return view;
+  };
+  auto& source = x.of_source;
+  source.tokens = next(x.source.tokens, S), source.positions = next(x.source.positions, S);
+  source.document_start = next(x.source.begin, S), source.key_end = next(x.source.end, S);
+  x.batch.source_start = next(x.source.seen_begin, T), x.batch.source_end = next(x.source.seen_end, T);
+  source.samples.resize(base::size(b));
+  source.keys = x.batch.keys;
+  source.counted = 0;
+  x.batch.source = &source;
 }
 
 void Batches::upload(Buffer& x) {
@@ -104,13 +128,17 @@ void Batches::fill(Buffer& x, data::WindowSource& from, std::int64_t first_sampl
   const auto T = training_.sequence();
   x.copied.wait();
   for (std::int64_t i = 0; i < plan_.micro_batch; ++i) {
-    const auto at = i * T;
+    const auto at = i * T, source_at = i * source_sequence();
     x.keys[i] = base::at(x.batch.samples, i) = static_cast<std::uint64_t>(first_sample + i);
-    from.fill(static_cast<std::uint64_t>(first_sample + i),
-              {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at,
-               x.ends != nullptr ? x.ends + at : nullptr});
+    data::WindowPtrs window{x.tokens + at, x.targets + at, x.positions + at,
+                            x.starts + at, x.weights + at, x.ends != nullptr ? x.ends + at : nullptr};
+    if (const auto& s = x.source; s.tokens != nullptr)
+      window.source = {s.tokens + source_at, s.positions + source_at, s.begin + source_at,
+                       s.end + source_at,    s.seen_begin + at,       s.seen_end + at};
+    from.fill(static_cast<std::uint64_t>(first_sample + i), window);
     if (first_sample + i >= end) std::fill_n(x.weights + at, T, std::uint8_t{0});
   }
+  x.of_source.samples = x.batch.samples;
   x.batch.counted = 0;
   for (std::int64_t i = 0; i < plan_.micro_batch; ++i) {
     const auto* of_sequence = x.weights + i * T;

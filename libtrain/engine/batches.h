@@ -29,7 +29,8 @@ class Batches {
           int in_flight = 1);
   ~Batches();
   std::int64_t sequence() const { return training_.sequence(); }
-  const plan::BatchPlan& batch() const { return plan_; }  // of the largest step
+  std::int64_t source_sequence() const { return training_.source_sequence(); }  // 0: there are no sources
+  const plan::BatchPlan& batch() const { return plan_; }                        // of the largest step
   bool has_validation() const { return validation_ != nullptr; }
   int in_flight() const { return static_cast<int>(buffers_.size()) - 1; }
   Batches(const Batches&) = delete;
@@ -68,7 +69,8 @@ class Batches {
     std::uint64_t* keys = nullptr;
     std::uint8_t* weights = nullptr;
     double* counted = nullptr;
-    model::MicroBatch batch;
+    data::SourcePtrs source = {};
+    model::MicroBatch batch, of_source;
     tensor::Event copied;  // the host side may be filled again
     tensor::Event used;    // the device side may be filled again
     std::int64_t step = -1, micro = -1;
@@ -76,6 +78,7 @@ class Batches {
   plan::Objective objective() const { return training_.hides() ? plan::Objective::masked : plan::Objective::causal; }
   std::int64_t buffer_bytes() const;
   void lay_out(Buffer& buffer, char* host, char* seen, base::Device device) const;
+  void lay_out_source(Buffer& buffer, char* host, char* seen, base::Device device) const;
   void upload(Buffer& buffer);
   void release(Buffer& buffer);
   void fill(Buffer& buffer, data::WindowSource& from, std::int64_t first_sample,

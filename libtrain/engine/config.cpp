@@ -80,10 +80,12 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("lanes", c.lanes, run, "reduction lanes of sums; 0: the model's own", plan::ranges::lanes);
   v("adapter", c.adapter, run, "lora:16 trains adapters beside frozen weights", base::MaybeEmpty{});
   v("adapter-on", c.adapter_on, run, "layers with adapters: q,k,v,o,gate,up,down [q,v]", base::MaybeEmpty{});
-  v("adapter-alpha", c.adapter_alpha, run, "their outputs times X / rank; 0: the model's, else 1", {0, 1e6});
+  v("adapter-alpha", c.adapter_alpha, run, "outputs times X / rank; 0: the model's, or 1", {0, 1e6});
   v("data", c.data, run, "folder of shard-data; a mixture: a:0.7,b:0.3");
   v.is({T::per_rank, T::evaluation, T::of_checkpoint});
   v("data-temperature", c.data_temperature, run, "weights of sets: size^(1/X); 0: as given", {0, 1000});
+  v("alternate-sets", c.alternate_sets, run, "a step reads one set of a mixture");
+  v.is({T::identity});
   v("max-epochs", c.max_epochs, run, "most times that a run reads a set; 0: no limit", {0, 1e9});
   v.is({T::free_on_resume});
   v("output", c.output, run, "run folder: checkpoints, metrics, report");
@@ -98,10 +100,13 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("answers-only", c.answers_only, run, "only what the set marks as answers");
   v.is({T::evaluation, T::identity, T::of_checkpoint});
-  v("objective", c.objective, run, "what is learned: causal (next token), masked (hidden tokens), or auto: the model's",
-    base::Words{{"auto", "causal", "masked"}});
+  v("objective", c.objective, run,
+    "what is learned: causal, masked; with an encoder: spans, infilling; auto: as the model is",
+    base::Words{{"auto", "causal", "masked", "spans", "infilling"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
-  v("mask-rate", c.mask_rate, run, "masked: share that is hidden; 0: 0.15", {0, 1});
+  v("mask-rate", c.mask_rate, run, "share that is hidden; 0: 0.15, infilling 0.35", {0, 1});
+  v.is({T::evaluation, T::identity, T::of_checkpoint});
+  v("mask-span", c.mask_span, run, "mean tokens of a span; 0: 3, infilling 3.5", {0, most_mask_span});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("mask-words", c.mask_words, run, "masked objective: on hides whole words", base::Words{{"off", "on"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
@@ -185,8 +190,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("progress", c.progress, monitoring, "progress lines: auto, always or never",
     base::Words{{"auto", "always", "never"}});
   v.is({T::per_rank, T::evaluation});
-  v("hang-timeout", c.hang_timeout, monitoring, "seconds without progress after which a hung rank is reported (exit 6)",
-    {0.1, 1e7});
+  v("hang-timeout", c.hang_timeout, monitoring, "seconds without progress until exit 6", {0.1, 1e7});
   v.is({T::evaluation});
   v("collective-delay", c.collective_delay, monitoring, "seconds added to collectives, to test overlap", {0, 60});
   v.is({T::evaluation});

@@ -57,8 +57,8 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   std::int64_t steps = 100;
   std::uint64_t seed = 1;
   std::string document_mask = "off";
-  std::string objective = "auto";  // causal, masked, or auto: follows from the model's attention (engine/masking.h)
-  double mask_rate = 0;            // share of the tokens that a masked model has to find; 0: 0.15
+  std::string objective = "auto";  // or auto: follows from the model (engine/masking.h, tasks.h)
+  double mask_rate = 0;            // share of the tokens that are hidden; 0: 0.15, or 0.35 of infilling
   std::string mask_words = "off";
   // parallelism and precision
   std::string device = "auto";        // cpu, cuda, or auto: a GPU where there is one
@@ -100,6 +100,8 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   bool answers_only = false;    // only answers are learned
   double data_temperature = 0;  // weighs sets by size^(1 / X); 0: weights are given
   double max_epochs = 0;        // the most times that a set is read; 0: no limit
+  double mask_span = 0;         // mean tokens of a hidden span, with an encoder; 0: 3, or 3.5 of infilling
+  bool alternate_sets = false;  // all sequences of a step come from one set of a mixture
   FromPlan from_plan;
   FromCheckpoint from_checkpoint;
   std::vector<std::string> from_flags;  // names of settings that the command line gave (unread_settings.h)
@@ -108,6 +110,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
 // The one description: names, groups, help with units.
 std::vector<base::Field> fields_of(RunConfig& config);
 
+inline constexpr double most_mask_span = 64;      // as data::PoissonLengths
 inline constexpr const char* auto_plan = "auto";  // value of --plan: each start decides for its ranks (auto_plan.h)
 
 // Reads config.plan, if there is one, into the fields that it decides. Fields that the environment or flags have set

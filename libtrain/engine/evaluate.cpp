@@ -14,7 +14,9 @@
 #include "libtrain/engine/evaluator.h"
 #include "libtrain/engine/place.h"
 #include "libtrain/engine/run_windows.h"
+#include "libtrain/engine/set_windows.h"
 #include "libtrain/engine/watch.h"
+#include "libtrain/engine/window_buffer.h"
 #include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
@@ -35,29 +37,32 @@ constexpr std::int64_t rounds_a_stretch = 8;
 // Counts the text behind the targets of each micro-batch, on the host and from windows of its own.
 class TextCounter {
  public:
-  TextCounter(const std::string& folder, const data::SetIndex& index, data::WindowDataset& windows)
-      : text_(folder, index), windows_(windows), i32_(4 * base::size(windows.sequence())),
-        weights_(base::size(windows.sequence())) {}
+  TextCounter(const std::string& folder, const data::SetIndex& index, data::WindowSource& windows)
+      : text_(folder, index), windows_(windows), buffer_(windows) {}
   const std::string& why_not() const { return text_.why_not(); }
   // Of windows [first, end).
   data::TextBytes::Count count(std::int64_t first, std::int64_t end) {
-    const auto T = windows_.sequence();
-    const data::WindowPtrs window{i32_.data(), i32_.data() + T, i32_.data() + 2 * T, i32_.data() + 3 * T,
-                                  weights_.data()};
     data::TextBytes::Count count;
     for (auto w = first; w < end; ++w) {
-      windows_.fill(static_cast<std::uint64_t>(w), window);
-      text_.add(window, T, count);
+      windows_.fill(static_cast<std::uint64_t>(w), buffer_.ptrs());
+      text_.add(buffer_.ptrs(), windows_.sequence(), count);
     }
     return count;
   }
 
  private:
   data::TextBytes text_;
-  data::WindowDataset& windows_;
-  std::vector<std::int32_t> i32_;
-  std::vector<std::uint8_t> weights_;
+  data::WindowSource& windows_;
+  WindowBuffer buffer_;
 };
+
+// Why the targets of a task are no running text; empty: they are.
+const char* why_unmeasured(const RunSetup& setup) {
+  if (setup.masking) return "hidden tokens are predicted from both sides";
+  if (setup.sets.front().task == Task::spans) return "sentinels stand between the hidden spans";
+  if (setup.sets.front().task == Task::infilling) return "texts are predicted from what is left of them";
+  return "";
+}
 
 Evaluation result_of(const EvaluateConfig& c, const EvaluationTerms& t, const MicroLoss& total) {
   if (total.targets == 0)
@@ -71,9 +76,11 @@ Evaluation result_of(const EvaluateConfig& c, const EvaluationTerms& t, const Mi
   e.checkpoint = t.checkpoint, e.step = t.state.step;
   e.data = t.run.data, e.split = c.split, e.dtype = base::name_of(t.run.dtype), e.document_mask = t.run.document_mask;
   e.answers_only = t.run.answers_only;
-  e.objective = plan::name_of(plan::objective_of(t.state.model));
+  const auto task = t.setup.sets.front().task;
+  e.objective = task == Task::windows ? plan::name_of(plan::objective_of(t.state.model)) : name_of(task);
   if (t.setup.masking) e.mask_rate = t.setup.masking->rate, e.mask_words = t.run.mask_words == "on" ? "on" : "off";
-  e.sequence = t.setup.plan.sequence, e.sequences = t.sequences;
+  if (corrupts(task)) e.mask_rate = mask_rate_of(t.run, task), e.mask_span = mask_span_of(t.run, task);
+  e.sequence = t.setup.plan.sequence, e.sequences = t.sequences, e.source_sequence = t.setup.plan.source_sequence;
   for (const auto tokens : tokens_of_shards(t.setup.sets.front(), *t.split)) e.split_tokens += tokens;
   e.tokens = static_cast<std::int64_t>(total.targets);
   e.bytes = static_cast<std::int64_t>(total.bytes), e.unmeasured = static_cast<std::int64_t>(total.unmeasured);
@@ -124,26 +131,19 @@ Evaluation evaluate_set(const EvaluateConfig& config, EvaluationTerms& t, const 
     on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
   watch_calls(watchdog, world, Calls::of_a_start);
   const auto shape = t.setup.plan.micro();
-  const bool masked = t.setup.masking.has_value();
+  const std::string unmeasured_why = why_unmeasured(t.setup);
+  const bool measured = unmeasured_why.empty();
 
-  std::optional<data::WindowDataset> windows, text_windows;
+  std::optional<SetWindows> windows, text_windows;
   std::optional<TextCounter> text;
   std::optional<Batches> batches;
   std::optional<Evaluator> evaluator;
   on_every_rank(world, exec, [&] {
     const auto& set = t.setup.sets.front();
     for (auto* each : {&windows, &text_windows})
-      each->emplace(set.folder, t.setup.index, *t.split,
-                    data::WindowDataset::Windows{.sequence = shape.sequence,
-                                                 .mask = t.setup.mask,
-                                                 .order = data::Order::as_stored,
-                                                 .seed = 0,
-                                                 .field = set.field,
-                                                 .value = set.value,
-                                                 .answers_only = t.run.answers_only});
-    if (t.setup.masking) windows->hide(*t.setup.masking);
-    if (!masked) text.emplace(set.folder, t.setup.index, *text_windows);
-    batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.reduction_position());
+      each->emplace(set, *t.split, data::Order::as_stored, reading_of(t.setup));
+    if (measured) text.emplace(set.folder, t.setup.index, text_windows->windows());
+    batches.emplace(windows->windows(), &windows->windows(), t.setup.plan.batch(), world.reduction_position());
     evaluator.emplace(t.setup.plan, t.setup.step, world, *batches, residence(config));
   });
   evaluator->load(t.checkpoint);
@@ -164,7 +164,7 @@ Evaluation evaluate_set(const EvaluateConfig& config, EvaluationTerms& t, const 
       const EvaluateMicros on_stage = [&](std::span<const std::int64_t> mine, std::span<MicroLoss> losses) {
         evaluator->evaluate(mine, losses, t.sequences, [&](std::size_t at) {
           const auto begin = mine[at] * shape.batch, behind = begin + shape.batch;
-          if (evaluator->finds_losses() && masked) {
+          if (evaluator->finds_losses() && !measured) {
             losses[at].unmeasured = losses[at].targets;
           } else if (evaluator->finds_losses()) {
             const auto count = text->count(begin, std::min(t.sequences, behind));
@@ -179,7 +179,7 @@ Evaluation evaluate_set(const EvaluateConfig& config, EvaluationTerms& t, const 
     });
   Evaluation result;
   on_every_rank(world, evaluator->communication(), [&] { result = result_of(config, t, total); });
-  if (masked) result.unmeasured_why = "hidden tokens are predicted from both sides";
+  if (!measured) result.unmeasured_why = unmeasured_why;
   else if (result.unmeasured > 0)
     result.unmeasured_why =
         text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();

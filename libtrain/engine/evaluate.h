@@ -21,7 +21,7 @@ struct EvaluateConfig {
   std::int64_t sequences = 0;        // windows from the first on; 0: all
   RunConfig run;                     // only `evaluation_settings` are used
   // Settings that the user gave. These come from the checkpoint if not given: model, data, sequence, micro-batch,
-  // document-mask, dtype, mask-rate, mask-words.
+  // source-sequence, document-mask, dtype, objective, and the shares that are hidden.
   std::set<std::string> given;
   bool stream_weights = false;  // read them from the checkpoint as they are needed, and keep none
 };
@@ -32,7 +32,7 @@ const std::set<std::string>& evaluation_settings();
 struct Evaluation {
   std::string checkpoint, data, split, dtype, document_mask, objective;
   bool answers_only = false;  // only targets that are answers count
-  double mask_rate = 0;       // of a masked model, else 0
+  double mask_rate = 0;       // of a masked model, and of texts that are restored; else 0
   std::string mask_words;     // of a masked model, else ""
   std::int64_t step = 0, sequence = 0, sequences = 0;
   std::int64_t split_tokens = 0;  // of the whole split, evaluated or not
@@ -45,6 +45,8 @@ struct Evaluation {
   double bits_per_byte() const;                  // NaN if the bytes are not known
   CategoryBytes predicted{}, measured{};         // arenas of this rank
   std::optional<StreamedWeights> streamed = {};  // of all ranks together; empty: the weights were kept
+  std::int64_t source_sequence = 0;              // with an encoder, else 0
+  double mask_span = 0;                          // of texts that are restored, else 0
 };
 
 // Called on rank 0 now and then: windows done by all ranks of its pipeline stage together, windows in total, and the

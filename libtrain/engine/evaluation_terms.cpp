@@ -18,12 +18,14 @@
 #include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/shared_folder.h"
+#include "libtrain/engine/tasks.h"
 #include "libtrain/io/layout_file.h"
 #include "libtrain/plan/data_use.h"
 #include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/model_file/load_model.h"
 #include "libtrain/plan/model_file/model_fields.h"
 #include "libtrain/plan/remedies.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
@@ -44,10 +46,14 @@ std::int64_t integer_of(const nlohmann::json& object, const char* key, std::int6
 
 // Tokens are hidden as in the checkpoint's training. Weights that no run made record nothing about it.
 void take_masking(RunConfig& r, const checkpoint::RunState& s, const std::string& checkpoint) {
-  if (s.identity.empty()) return;
+  const bool encoder = plan::has_encoder(s.model), masked = plan::objective_of(s.model) == plan::Objective::masked;
+  if (s.identity.empty() || (!encoder && !masked)) return;
   const auto rate = s.identity.value("mask_rate", nlohmann::json()),
              words = s.identity.value("mask_words", nlohmann::json()),
-             token = s.identity.value("mask_token", nlohmann::json());
+             token = s.identity.value("mask_token", nlohmann::json()),
+             span = s.identity.value("mask_span", nlohmann::json());
+  const auto objective = text_at(s.identity, "objective", "");
+  if (encoder && objective == name_of(Task::pairs)) return;
   const auto refuse = [&](const char* name, const nlohmann::json& value, const std::string& legal) {
     throw base::InputError(
         fmt::format("{} says {} {}, expected {}", checkpoint, name, base::excerpt(value.dump()), legal),
@@ -55,10 +61,20 @@ void take_masking(RunConfig& r, const checkpoint::RunState& s, const std::string
   };
   if (!rate.is_number() || !(rate.get<double>() > 0 && rate.get<double>() <= 1))
     refuse("mask_rate", rate, "a number above 0 and up to 1");
-  if (words != "on" && words != "off") refuse("mask_words", words, "on or off");
+  if (encoder) {
+    if (objective != name_of(Task::spans) && objective != name_of(Task::infilling))
+      refuse("objective", objective, "pairs, spans or infilling");
+    if (!span.is_number() || !(span.get<double>() >= 0 && span.get<double>() <= most_mask_span))
+      refuse("mask_span", span, fmt::format("a number up to {}", most_mask_span));
+    r.objective = objective, r.mask_rate = rate, r.mask_span = span;
+    if (objective == name_of(Task::spans)) return;
+  } else if (words != "on" && words != "off") {
+    refuse("mask_words", words, "on or off");
+  }
   if (!token.is_number_integer() || token.get<std::int64_t>() < 0 || token.get<std::int64_t>() >= s.model.vocabulary)
     refuse("mask_token", token, fmt::format("a token below {}", s.model.vocabulary));
-  r.mask_rate = rate, r.mask_words = words, r.from_checkpoint.mask_token = token;
+  r.mask_rate = rate, r.from_checkpoint.mask_token = token;
+  if (masked) r.mask_words = words;
 }
 
 bool comes_from_checkpoint(const base::Field& f, const EvaluateConfig& c) {
@@ -76,7 +92,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   r.document_mask = text_at(s.identity, "document_mask", "off");
   r.answers_only = s.identity.is_object() && s.identity.value("answers_only", nlohmann::json()) == true;
   r.dtype = base::traits_of(s.dtype).trains ? s.dtype : base::DType::f32;
-  if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
+  take_masking(r, s, checkpoint);
   auto asked = c.run;
   auto ours = fields_of(r);
   for (const auto& f : fields_of(asked)) {
@@ -85,6 +101,8 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
       base::field_named(ours, f.name, "an evaluation").set(f.get(), base::setting_name(f.name));
   }
   if (r.sequence == 0) r.sequence = integer_of(s.identity, "sequence", s.model.context);
+  if (r.source_sequence == 0 && plan::has_encoder(s.model))
+    r.source_sequence = integer_of(s.identity, "source_sequence", r.sequence);
   r.seed = s.seed;  // for the gates of experts, which draw lots for places in an evaluation, too
   r.from_plan = c.run.from_plan;
   if (c.run.from_plan.ranks > 0) r.recompute = c.run.recompute;  // the partition weighs layers by it
@@ -196,20 +214,22 @@ std::vector<std::string> leave_out_sets_without(std::vector<data::NamedSet>& set
 
 // The sequences of the set to evaluate.
 std::int64_t windows_of(const EvaluateConfig& c, const EvaluationTerms& t) {
-  const auto sequence = t.setup.plan.sequence,
-             there = plan::data_use(tokens_of_shards(t.setup.sets.front(), *t.split), sequence).windows;
+  const auto& set = t.setup.sets.front();
+  const auto there = (c.split == "train" ? set.use : set.validation_use).windows;
   if (c.sequences < 0)
     throw base::UsageError(base::text("$evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
   if (there == 0)
     throw base::InputError(
-        fmt::format("the {} split of {} holds no window of {} tokens", c.split, base::one_line(t.run.data),
-                    sequence + 1),
+        set.task == Task::pairs
+            ? fmt::format("the {} split of {} holds no pair that fits", c.split, base::one_line(t.run.data))
+            : fmt::format("the {} split of {} holds no window of {} tokens", c.split, base::one_line(t.run.data),
+                          tokens_of_text(set, reading_of(t.setup)) + 1),
         base::text("give a shorter $sequence, or a set with more such text: shard-data --validation 0.1, or shard-data "
                    "--split lines of a text with few empty lines"));
   if (c.sequences > there)
     throw base::InputError(
         base::text("the {} split of {} holds {} sequences of {} tokens, $evaluate-sequences asks for {}", c.split,
-                   base::one_line(t.run.data), there, sequence, c.sequences),
+                   base::one_line(t.run.data), there, t.setup.plan.sequence, c.sequences),
         "0 takes all that there are");
   return c.sequences > 0 ? c.sequences : there;
 }

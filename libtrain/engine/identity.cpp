@@ -119,7 +119,7 @@ std::string field_hint(const std::string& name, const std::string& spelled, cons
   plan::ModelConfig model;
   if (is_one_of(plan::fields_of(model))) return base::text("'{}' belongs to the model: $change model", spelled);
   RunConfig config;
-  if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only the run of a masked model has it", spelled);
+  if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only a run that hides tokens has it", spelled);
   if (name == kept_average)
     return base::text("the average is a sum with one decay; a new run can begin with the weights: $init-from");
   if (name == kept_optimizer)

@@ -31,11 +31,13 @@ nlohmann::json model_without_names(plan::ModelConfig model) {
 }  // namespace
 
 nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, const data::SetIndex& index,
-                           const std::optional<data::Masking>& masking) {
+                           const std::optional<data::Masking>& masking, Task task) {
   auto decided = config;
-  decided.sequence = plan.sequence;
-  decided.objective = plan::name_of(plan::objective_of(plan.model));
+  const bool has_source = plan.source_sequence > 0;
+  decided.sequence = plan.sequence, decided.source_sequence = plan.source_sequence;
+  decided.objective = has_source ? name_of(task) : plan::name_of(plan::objective_of(plan.model));
   if (masking) decided.mask_rate = masking->rate;
+  if (corrupts(task)) decided.mask_rate = mask_rate_of(config, task), decided.mask_span = mask_span_of(config, task);
   const auto rate = learning_rate_of(decided);
   decided.start_learning_rate = rate.start, decided.final_learning_rate = rate.final;
   decided.warmup_steps = static_cast<double>(rate.warmup_steps);
@@ -45,8 +47,11 @@ nlohmann::json identity_of(const RunConfig& config, const plan::Plan& plan, cons
   const auto& optimizer = plan::optimizer_kind(plan.optimizer);
   nlohmann::json out{{"model", model_without_names(plan.model)}, {"data", data::identity_of(index)}};
   for (const auto& f : fields_of(decided)) {
-    const bool of_masking = f.name == "mask-rate" || f.name == "mask-words";
-    if (of_masking && !masking) continue;
+    if (f.name == "mask-words" && !masking) continue;
+    if (f.name == "mask-rate" && !masking && !corrupts(task)) continue;
+    if (f.name == "mask-span" && !corrupts(task)) continue;
+    if (f.name == "source-sequence" && !has_source) continue;
+    if (f.name == "alternate-sets" && !decided.alternate_sets) continue;
     if (f.name == "skip-outliers" && decided.skip_outliers == "none") continue;
     if (f.name == "answers-only" && !decided.answers_only) continue;
     if (f.name == "group" && decided.groups.empty()) continue;

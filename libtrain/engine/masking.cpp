@@ -6,6 +6,8 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/engine/tasks.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
@@ -13,6 +15,8 @@
 namespace trainyard::engine {
 
 void require_objective(const RunConfig& c, const plan::ModelConfig& model) {
+  require_settings_of_encoder(c, model);
+  if (plan::has_encoder(model)) return;
   const auto objective = plan::objective_of(model);
   const auto name = base::excerpt(model.name);
   base::Complaints wrong;
@@ -36,8 +40,15 @@ void require_objective(const RunConfig& c, const plan::ModelConfig& model) {
   wrong.raise();
 }
 
-TokensOfModel tokens_of_model(const RunConfig& c, const data::SetIndex& index, const plan::ModelConfig& model) {
+TokensOfModel tokens_of_model(const RunConfig& c, const data::SetIndex& index, const plan::ModelConfig& model,
+                              Task task) {
   TokensOfModel out{index.vocabulary, -1, fmt::format("the shards in {} have {}", c.data, index.vocabulary)};
+  if (corrupts(task)) {
+    const auto rule = denoising_of(c, index, task);
+    out.vocabulary = data::vocabulary_of(rule, index), out.text += data::added_ids_text(rule, index);
+    if (const auto* infilling = std::get_if<data::TextInfilling>(&rule)) out.mask_token = infilling->mask_token;
+    return out;
+  }
   if (plan::objective_of(model) == plan::Objective::causal) return out;
   if (c.from_checkpoint.mask_token >= 0) {
     out.mask_token = c.from_checkpoint.mask_token;
@@ -48,6 +59,19 @@ TokensOfModel tokens_of_model(const RunConfig& c, const data::SetIndex& index, c
   out.vocabulary = out.mask_token + 1;
   out.text += fmt::format(" and no mask token, which gets the id {}", out.mask_token);
   return out;
+}
+
+data::Denoising denoising_of(const RunConfig& c, const data::SetIndex& index, Task task) {
+  const auto rate = base::fraction_of(mask_rate_of(c, task));
+  if (task == Task::spans) {
+    auto rule = data::span_corruption_of(c.data, index);
+    rule.rate = rate, rule.mean_span = base::fraction_of(mask_span_of(c, task));
+    return rule;
+  }
+  auto rule = data::text_infilling_of(c.data, index);
+  rule.rate = rate, rule.mean_span = mask_span_of(c, task);
+  if (c.from_checkpoint.mask_token >= 0) rule.mask_token = static_cast<std::int32_t>(c.from_checkpoint.mask_token);
+  return rule;
 }
 
 data::Masking masking_of(const RunConfig& c, const data::SetIndex& index, std::int64_t mask_token) {

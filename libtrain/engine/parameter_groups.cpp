@@ -138,18 +138,24 @@ std::string group_of_tables(const std::vector<base::Field::Table>& tables) {
   return joined_groups(texts);
 }
 
-double rate_scale_of_layer(const plan::FlatGroup& flat_group, double layer_decay, std::int64_t layers) {
+double rate_scale_of_layer(const plan::FlatGroup& flat_group, double layer_decay, const plan::ModelConfig& model) {
   if (layer_decay == 1 || flat_group.part == plan::Part::output) return 1;
-  if (flat_group.part == plan::Part::input) return std::pow(layer_decay, static_cast<double>(layers + 1));
-  const auto name = std::string_view(flat_group.name);  // "layers.07", "layers.07.experts"
-  const auto begin = name.find('.') + 1;
+  const auto behind = [&](std::int64_t layers) { return std::pow(layer_decay, static_cast<double>(layers)); };
+  if (flat_group.part == plan::Part::input) return behind(model.layers + 1);
+  if (flat_group.part == plan::Part::bridge) return behind(model.layers - model.encoder_layers + 1);
+  // "layers.07", "layers.07.experts"; "encoder.layers.07" and "decoder.layers.07"
+  constexpr std::string_view layers = "layers.";
+  const auto name = std::string_view(flat_group.name);
+  const auto at = name.find(layers);
+  const auto begin = at + layers.size();
   const auto index = base::parsed_number<std::int64_t>(name.substr(begin, name.find('.', begin) - begin));
-  TRAINYARD_ASSERT(begin > 0 && index, "a flat group of layers is called {}", flat_group.name);
-  return std::pow(layer_decay, static_cast<double>(layers - *index));
+  TRAINYARD_ASSERT(at != std::string_view::npos && index, "a flat group of layers is called {}", flat_group.name);
+  const auto before = name.starts_with("decoder.") ? model.encoder_layers : 0;
+  return behind(model.layers - before - *index);
 }
 
-void ParameterRules::apply(plan::FlatGroup& flat_group, std::int64_t layers) const {
-  const auto of_layer = rate_scale_of_layer(flat_group, layer_decay, layers);
+void ParameterRules::apply(plan::FlatGroup& flat_group, const plan::ModelConfig& model) const {
+  const auto of_layer = rate_scale_of_layer(flat_group, layer_decay, model);
   for (auto& parameter : flat_group.parameters) {
     parameter.rate_scale *= of_layer;
     const auto trained = parameter.update;
@@ -198,7 +204,7 @@ void require_matches(const ParameterRules& rules, const plan::ModelConfig& model
                     close.empty() ? fmt::format("{} and {}", names.front(), names[names.size() / 2]) : close));
   }
   const bool some = std::any_of(all.begin(), all.end(), [&](plan::FlatGroup flat_group) {
-    rules.apply(flat_group, model.layers);
+    rules.apply(flat_group, model);
     return std::any_of(flat_group.parameters.begin(), flat_group.parameters.end(), [](const plan::Parameter& p) {
       return p.update.kind == plan::Update::Kind::optimizer && p.rate_scale > 0;
     });

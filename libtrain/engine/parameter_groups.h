@@ -32,16 +32,17 @@ std::string joined_groups(const std::vector<std::string>& texts);
 std::string group_of_tables(const std::vector<base::Field::Table>& tables);
 
 // The rate of each layer is `layer_decay` times that of the layer behind it, and the head has the full rate: the
-// embedding has layer_decay^(layers + 1) (Clark et al. 2020, "ELECTRA", section 3.1; Bao et al. 2021, "BEiT").
-double rate_scale_of_layer(const plan::FlatGroup& flat_group, double layer_decay, std::int64_t layers);
+// embedding has layer_decay^(layers + 1) (Clark et al. 2020, "ELECTRA", section 3.1; Bao et al. 2021, "BEiT"). What
+// lies between an encoder and a decoder has the rate of the encoder's last layer.
+double rate_scale_of_layer(const plan::FlatGroup& flat_group, double layer_decay, const plan::ModelConfig& model);
 
 struct ParameterRules {
   std::vector<ParameterGroup> groups;
   double layer_decay = 1;
   bool any() const { return !groups.empty() || layer_decay != 1; }
-  // Sets rate_scale, weight_decay and update of the parameters of a flat group of a model with so many layers. Of
+  // Sets rate_scale, weight_decay and update of the parameters of a flat group of a model. Of
   // several groups that match, a later one counts for what it sets; a learning rate makes a parameter trained again.
-  void apply(plan::FlatGroup& flat_group, std::int64_t layers) const;
+  void apply(plan::FlatGroup& flat_group, const plan::ModelConfig& model) const;
 };
 
 // Which parameters of a model each group matches.

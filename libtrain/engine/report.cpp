@@ -182,7 +182,9 @@ std::string parallel_layout_text(const plan::Plan& p) {
       "{}{}, ZeRO {}, {}{} a rank, {}: {} of {} x {} tokens a step, {}{}{}", base::counted(p.topology.world(), "rank"),
       plan::sharing_text(p), p.zero, !p.recompute.any() ? "" : plan::recomputed_text(p.recompute) + ", ",
       base::counted(p.threads, "thread"), base::name_of(p.dtype),
-      b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch, p.sequence,
+      b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch,
+      p.source_sequence > 0 ? fmt::format("({} source + {} target)", p.source_sequence, p.sequence)
+                            : fmt::format("{}", p.sequence),
       b.local_accumulation > 1 ? fmt::format("local accumulation {}, ", b.local_accumulation) : "",
       base::counted(b.accumulation_steps(), "accumulation step"), p.breadth_first(b) ? ", breadth first" : "");
 }

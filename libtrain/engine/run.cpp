@@ -114,7 +114,7 @@ void warn_at_start(const Start& start, const RunSetup& setup) {
           "{} is a part of the shard set {}: only its own shards are read, without checksums and without "
           "a validation split; $data {} has all",
           each.folder, set, set);
-    const auto text = plan::left_out_text(data_use_of(each, setup.plan.sequence), setup.plan.sequence);
+    const auto text = left_out_text(each, reading_of(setup));
     if (!text.empty()) base::log_warning("{}{}", setup.sets.size() > 1 ? each.folder + ": " : "", text);
   }
   if (const auto idle = plan::idle_text(setup.plan.batch()); !idle.empty()) base::log_warning("{}", idle);

@@ -207,7 +207,6 @@ bool RunLoop::finish_step(RunResult& result) {
   StepMetrics m = metrics_of(outcome);
   m.sets = metrics_of_sets({.batch = batches_.batch_of(step_ - 1),
                             .first_sample = batches_.sizes().samples_after(step_ - 1),
-                            .sequence = run_.setup.plan.sequence,
                             .own = outcome.losses_of_sequences},
                            run_.setup.sets, windows_.mixture(), run_.world, trainer_.communication());
   const double ended = now();
@@ -227,7 +226,7 @@ bool RunLoop::finish_step(RunResult& result) {
   const auto sequences = batches_.sizes().size_after(step_ - 1);
   m.tokens_per_second = static_cast<double>(sequences * run_.setup.plan.sequence) / m.step_seconds;
   m.model_flops_per_second =
-      plan::step_flops(run_.setup.plan.model, sequences, run_.setup.plan.sequence) / m.step_seconds;
+      plan::step_flops(run_.setup.plan.model, sequences, run_.setup.plan.lengths()) / m.step_seconds;
   const bool stop = agree(outcome, disk_wait, m);
   m.save_seconds = saving_->take_save_seconds();
   if (run_.world.rank == 0) {

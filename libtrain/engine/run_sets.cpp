@@ -190,14 +190,10 @@ nlohmann::json data_identity(const std::vector<RunSet>& sets) {
   return out;
 }
 
-plan::DataUse data_use_of(const RunSet& set, std::int64_t sequence) {
-  return plan::data_use(tokens_of_shards(set, set.index.train), sequence);
-}
-
-data::Mixture mixture_of(const std::vector<RunSet>& sets, std::uint64_t seed) {
+data::Mixture mixture_of(const std::vector<RunSet>& sets, const RunConfig& c) {
   std::vector<std::int64_t> weights;
   for (const auto& set : sets) weights.push_back(set.weight);
-  return {weights, seed};
+  return {weights, c.seed, c.alternate_sets ? c.global_batch : 1};
 }
 
 void require_epochs(const std::vector<RunSet>& sets, const RunConfig& c, std::int64_t sequence, std::int64_t step,
@@ -205,11 +201,11 @@ void require_epochs(const std::vector<RunSet>& sets, const RunConfig& c, std::in
   const auto has_limit = [](const auto& set) { return set.most_epochs > 0; };
   if (step >= c.steps || std::none_of(sets.begin(), sets.end(), has_limit)) return;
   const plan::BatchSizes sizes({c.global_batch, c.batch_ramp.in_samples(sequence)}, step, samples_seen);
-  const auto mixture = mixture_of(sets, c.seed);
+  const auto mixture = mixture_of(sets, c);
   const auto above = [&](std::int64_t steps) {  // the first set that is read too often
     const auto counts = mixture.counts(base::size(sizes.samples_after(steps)));
     for (std::size_t k = 0; k < sets.size(); ++k) {
-      if (sets[k].most_epochs > 0 && is_above(counts[k], data_use_of(sets[k], sequence).windows, sets[k].most_epochs))
+      if (sets[k].most_epochs > 0 && is_above(counts[k], sets[k].use.windows, sets[k].most_epochs))
         return static_cast<int>(k);
     }
     return -1;
@@ -223,7 +219,7 @@ void require_epochs(const std::vector<RunSet>& sets, const RunConfig& c, std::in
   }
   const auto& too_often = base::at(sets, set);
   const auto read = mixture.counts(base::size(sizes.samples_after(c.steps)))[base::size(set)];
-  const auto windows = data_use_of(too_often, sequence).windows;
+  const auto windows = too_often.use.windows;
   throw base::UsageError(
       base::text("$steps {} read {} of {}, which has {}: {} epochs, and $max-epochs allows {}", c.steps,
                  base::counted(static_cast<std::int64_t>(read), "sequence"), text_of(too_often),

@@ -4,6 +4,7 @@
 #include "libtrain/data/mixture.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/engine/config.h"
+#include "libtrain/engine/tasks.h"
 #include "libtrain/plan/data_use.h"
 
 #include <nlohmann/json.hpp>
@@ -22,6 +23,10 @@ struct RunSet {
   std::int64_t weight = 1;                // of the mixture
   double most_epochs = 0;                 // 0: no limit
   std::int64_t validation_sequences = 0;  // in one validation; 0: none
+  Task task = Task::windows;
+  // What each split has of sequences, and of tokens in them. take_uses (set_windows.h) sets both.
+  plan::DataUse use = {}, validation_use = {};
+  std::int64_t pairs_left_out = 0;  // of the training split, because they are longer than a row
 };
 
 // Reads the indexes. All sets have one tokenizer: InputError otherwise. UsageError if nothing says how much of each set
@@ -44,9 +49,9 @@ nlohmann::json data_identity(const std::vector<RunSet>& sets);
 std::vector<std::int64_t> tokens_of_shards(const RunSet& set, const std::vector<data::ShardEntry>& split);
 // Whether a split of the set has a document: of a field's value it may have none.
 bool has_split(const RunSet& set, const std::vector<data::ShardEntry>& split);
-std::string text_of(const RunSet& set);                               // as the user names it, on one line
-plan::DataUse data_use_of(const RunSet& set, std::int64_t sequence);  // of the training split
-data::Mixture mixture_of(const std::vector<RunSet>& sets, std::uint64_t seed);
+std::string text_of(const RunSet& set);  // as the user names it, on one line
+// Of sequences, or of steps where $alternate-sets is on.
+data::Mixture mixture_of(const std::vector<RunSet>& sets, const RunConfig& config);
 
 // UsageError if the run would read a set more often than $max-epochs, or the set's own limit, allows. The first `step`
 // steps consumed `samples_seen` samples.

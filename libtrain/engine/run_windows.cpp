@@ -6,6 +6,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/engine/window_buffer.h"
 #include "libtrain/plan/data_use.h"
 
 #include <fmt/format.h>
@@ -18,26 +19,23 @@ namespace trainyard::engine {
 
 namespace {
 
-// Reads windows, and says which have a target that counts.
+// Reads sequences, and says which have a target that counts.
 class TargetFinder {
  public:
-  explicit TargetFinder(data::WindowSource& windows)
-      : windows_(windows), i32_(4 * base::size(windows.sequence())), weights_(base::size(windows.sequence())) {}
+  explicit TargetFinder(data::WindowSource& windows) : windows_(windows), buffer_(windows) {}
   bool has_target(std::uint64_t ordinal) {
-    const auto T = windows_.sequence();
-    windows_.fill(ordinal, {i32_.data(), i32_.data() + T, i32_.data() + 2 * T, i32_.data() + 3 * T, weights_.data()});
-    return std::any_of(weights_.begin(), weights_.end(), [](auto weight) { return weight != 0; });
+    windows_.fill(ordinal, buffer_.ptrs());
+    return buffer_.has_target();
   }
 
  private:
   data::WindowSource& windows_;
-  std::vector<std::int32_t> i32_;
-  std::vector<std::uint8_t> weights_;
+  WindowBuffer buffer_;
 };
 
 // Reads at most `most` windows in their order, until one has a target that counts. That is the first, except in data
 // that cannot teach. InputError if none of these has one; `what` is the name of the data.
-void require_target(data::WindowDataset& windows, const std::string& what, std::uint64_t most, Counted counted) {
+void require_target(data::SampledWindows& windows, const std::string& what, std::uint64_t most, Counted counted) {
   TargetFinder finder(windows);
   for (std::uint64_t w = 0; w < std::min(most, windows.count()); ++w)
     if (finder.has_target(w)) return;
@@ -45,56 +43,59 @@ void require_target(data::WindowDataset& windows, const std::string& what, std::
 }
 
 // InputError if the shards of a set hold no window.
-void require_windows(const RunSet& set, std::int64_t sequence) {
-  if (data_use_of(set, sequence).windows > 0) return;
+void require_windows(const RunSet& set, std::int64_t tokens) {
+  if (set.use.windows > 0) return;
   std::int64_t longest = 0;
-  for (const auto tokens : tokens_of_shards(set, set.index.train)) longest = std::max(longest, tokens);
+  for (const auto shard : tokens_of_shards(set, set.index.train)) longest = std::max(longest, shard);
   throw base::InputError(
-      fmt::format("{} holds no window of {} tokens: {} shard has {}", text_of(set), sequence + 1,
+      fmt::format("{} holds no window of {} tokens: {} shard has {}", text_of(set), tokens + 1,
                   set.index.train.size() == 1 ? "its only" : "its largest", base::counted(longest, "token")),
-      longest > 1 ? base::text("give more text, or at most $sequence {}", longest - 1) : "give more text");
+      longest > 1 && set.task == Task::windows ? base::text("give more text, or at most $sequence {}", longest - 1)
+                                               : "give more text");
+}
+
+data::SetsOfWindows sets_of(std::deque<SetWindows>& all) {
+  data::SetsOfWindows sets;
+  for (auto& set : all) sets.push_back(&set.windows());
+  return sets;
 }
 
 // How a run that has read `samples` sequences has read a set of a mixture.
-std::string reading_of_set(const RunSet& set, const plan::DataUse& use, double share, std::uint64_t samples) {
-  const auto epochs = static_cast<double>(samples) / static_cast<double>(std::max<std::int64_t>(1, use.windows));
+std::string reading_of_set(const RunSet& set, double share, std::uint64_t samples) {
+  const auto epochs = static_cast<double>(samples) / static_cast<double>(std::max<std::int64_t>(1, set.use.windows));
   return fmt::format("\n  {}: {:.4g} % of the sequences; {} of {}, {} epochs", base::one_line(set.name), 100 * share,
-                     base::count_text(static_cast<std::int64_t>(samples)), base::counted(use.windows, "window"),
+                     base::count_text(static_cast<std::int64_t>(samples)),
+                     base::counted(set.use.windows, set.task == Task::pairs ? "row" : "window"),
                      base::number_text(epochs));
+}
+
+// "data: 120 rows of 64 + 128 tokens (sources and targets), with 99.8 % of the training tokens"
+std::string use_text(const RunSet& set, const SetReading& reading) {
+  if (set.task != Task::pairs) return plan::data_use_text(set.use, tokens_of_text(set, reading));
+  return plan::rows_text(set.use, reading.source_sequence, reading.sequence);
 }
 
 }  // namespace
 
 RunWindows::RunWindows(const RunSetup& setup) {
-  const auto of = [&](const RunSet& set, const std::vector<data::ShardEntry>& split, data::Order order,
-                      std::deque<data::WindowDataset>& windows) {
-    windows.emplace_back(set.folder, set.index, split,
-                         data::WindowDataset::Windows{
-                             .sequence = setup.plan.sequence,
-                             .mask = setup.mask,
-                             .order = order,
-                             .seed = setup.config.seed,
-                             .open = std::max(1, data::WindowDataset::most_open / static_cast<int>(setup.sets.size())),
-                             .field = set.field,
-                             .value = set.value,
-                             .answers_only = setup.config.answers_only});
-    if (setup.masking) windows.back().hide(*setup.masking);
-  };
-  const bool all_count = setup.mask == data::DocumentMask::off && !setup.masking && !setup.config.answers_only;
+  const auto reading = reading_of(setup);
+  const int open = std::max(1, data::WindowDataset::most_open / static_cast<int>(setup.sets.size()));
+  const bool all_count = counted_of(setup) == Counted::all && setup.mask == data::DocumentMask::off;
   std::vector<std::int64_t> counts;
   for (const auto& set : setup.sets) {
-    require_windows(set, setup.plan.sequence);
-    of(set, set.index.train, data::Order::keyed, training_);
-    if (!all_count) require_target(training_.back(), text_of(set), 1000, counted_of(setup));
+    if (set.task != Task::pairs) require_windows(set, tokens_of_text(set, reading));
+    auto& training = training_.emplace_back(set, set.index.train, data::Order::keyed, reading, open).windows();
+    if (!all_count) require_target(training, text_of(set), 1000, counted_of(setup));
     if (set.validation_sequences == 0) continue;
-    of(set, set.index.validation, data::Order::as_stored, validation_);
+    auto& validation =
+        validation_.emplace_back(set, set.index.validation, data::Order::as_stored, reading, open).windows();
     counts.push_back(set.validation_sequences);
     if (!all_count)
-      require_target(validation_.back(), "the validation split of " + text_of(set),
-                     base::size(set.validation_sequences), counted_of(setup));
+      require_target(validation, "the validation split of " + text_of(set), base::size(set.validation_sequences),
+                     counted_of(setup));
   }
-  mixed_.emplace(training_, mixture_of(setup.sets, setup.config.seed));
-  if (!counts.empty()) validated_.emplace(validation_, counts);
+  mixed_.emplace(sets_of(training_), mixture_of(setup.sets, setup.config));
+  if (!counts.empty()) validated_.emplace(sets_of(validation_), counts);
 }
 
 std::string RunWindows::few_targets_text(const RunSetup& setup, std::int64_t batch, std::int64_t samples) {
@@ -132,20 +133,23 @@ base::InputError nothing_counts(const std::string& what, Counted counted) {
 }
 
 std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples) {
-  const auto sequence = setup.plan.sequence;
+  const auto reading = reading_of(setup);
   std::string text, of_sets;
   if (setup.sets.size() == 1) {
-    const auto use = data_use_of(setup.sets.front(), sequence);
-    text = plan::data_use_text(use, sequence);
-    if (const auto epochs = plan::epochs_text(use, steps, samples); !epochs.empty()) text += "; " + epochs;
+    const auto& set = setup.sets.front();
+    text = use_text(set, reading);
+    if (const auto epochs = plan::epochs_text(set.use, steps, samples); !epochs.empty()) text += "; " + epochs;
   } else {
-    const auto mixture = mixture_of(setup.sets, setup.config.seed);
+    const auto mixture = mixture_of(setup.sets, setup.config);
     const auto counts = mixture.counts(base::size(samples));
-    text = fmt::format("data: {} sets, windows of {} tokens; in {}", setup.sets.size(), base::count_text(sequence + 1),
+    const auto tokens = base::count_text(setup.plan.sequence + (reading.source_sequence > 0 ? 0 : 1));
+    text = fmt::format("data: {} sets, {}; in {}", setup.sets.size(),
+                       reading.source_sequence > 0
+                           ? fmt::format("rows of {} + {} tokens", base::count_text(reading.source_sequence), tokens)
+                           : fmt::format("windows of {} tokens", tokens),
                        base::counted(steps, "step"));
     for (std::size_t k = 0; k < setup.sets.size(); ++k)
-      of_sets += reading_of_set(setup.sets[k], data_use_of(setup.sets[k], sequence), mixture.share(static_cast<int>(k)),
-                                counts[k]);
+      of_sets += reading_of_set(setup.sets[k], mixture.share(static_cast<int>(k)), counts[k]);
   }
   if (setup.validation_sequences > 0)
     text += fmt::format("; a validation reads {}", base::counted(setup.validation_sequences, "sequence"));

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/data/mixed_windows.h"
+#include "libtrain/engine/set_windows.h"
 #include "libtrain/engine/setup.h"
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class RunWindows {
   std::string few_targets_text(const RunSetup& setup, std::int64_t batch, std::int64_t samples);
 
  private:
-  std::deque<data::WindowDataset> training_, validation_;
+  std::deque<SetWindows> training_, validation_;
   std::optional<data::MixedWindows> mixed_;
   std::optional<data::ConsecutiveWindows> validated_;
 };
@@ -36,7 +37,7 @@ Counted counted_of(const RunSetup& setup);
 
 // One line about a run that has read, or will have read, `samples` sequences after `steps` steps: "data: 4,320 windows
 // of 129 tokens, with 98.2 % of the training tokens; in 500 steps each is read 3.7 times (epochs)". A line for each set
-// of a mixture follows.
+// of a mixture follows. Of pairs it counts the rows.
 std::string reading_text(const RunSetup& setup, std::int64_t steps, std::int64_t samples);
 
 }  // namespace trainyard::engine

@@ -35,8 +35,7 @@ std::vector<SetMetrics> metrics_of_sets(const StepOfSets& step, const std::vecto
   for (std::size_t k = 0; k < sets.size(); ++k) {
     if (out[k].tokens > 0) out[k].loss = sums[k] / static_cast<double>(out[k].tokens);
     out[k].sequences_seen = static_cast<std::int64_t>(seen[k]);
-    const auto windows = data_use_of(sets[k], step.sequence).windows;
-    out[k].epochs = static_cast<double>(seen[k]) / static_cast<double>(std::max<std::int64_t>(1, windows));
+    out[k].epochs = static_cast<double>(seen[k]) / static_cast<double>(std::max<std::int64_t>(1, sets[k].use.windows));
   }
   return out;
 }

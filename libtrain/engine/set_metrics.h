@@ -17,7 +17,7 @@ namespace trainyard::engine {
 // A step whose first sequence is `first_sample`. `own`: the pairs of SequenceLosses of this rank.
 struct StepOfSets {
   plan::BatchPlan batch;
-  std::int64_t first_sample = 0, sequence = 1;
+  std::int64_t first_sample = 0;
   std::span<const double> own;
 };
 

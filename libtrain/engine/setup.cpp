@@ -61,7 +61,10 @@ plan::ModelConfig named_model(const RunConfig& c) {
 void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::ModelConfig& model) {
   if (!c.from_checkpoint.model && c.from_plan.model) {
     auto most = model;
-    most.vocabulary = tokens.vocabulary + (tokens.mask_token < 0 ? 0 : 1);  // a plan leaves room for a mask token
+    // A plan leaves room for a mask token, or for sentinels.
+    most.vocabulary = tokens.vocabulary + (plan::has_encoder(model) ? data::new_sentinels
+                                           : tokens.mask_token < 0  ? 0
+                                                                    : 1);
     // Rows up to the next multiple of 128 are stored anyway.
     if (model.vocabulary < tokens.vocabulary || model.vocabulary > most.stored_vocabulary())
       throw base::InputError(
@@ -85,10 +88,10 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
 
 // How many sequences a validation has. Without --validation-sequences: whole micro-batches of what is there, at most 64
 // sequences or one micro-batch.
-std::int64_t validation_sequences_of(const RunConfig& c, const RunSet& set, std::int64_t sequence) {
+std::int64_t validation_sequences_of(const RunConfig& c, const RunSet& set, const SetReading& reading) {
   constexpr std::int64_t usual = 64;
   if (c.validate_every == 0 || !has_split(set, set.index.validation)) return 0;
-  const auto there = plan::data_use(tokens_of_shards(set, set.index.validation), sequence).windows;
+  const auto there = set.validation_use.windows;
   if (c.validation_sequences > there)
     throw base::InputError(
         base::text("the validation split of {} holds {} sequences, $validation-sequences asks for {}", text_of(set),
@@ -96,9 +99,11 @@ std::int64_t validation_sequences_of(const RunConfig& c, const RunSet& set, std:
         base::text("lower $validation-sequences, or make shards with a larger $validation"));
   if (c.validation_sequences > 0) return c.validation_sequences;
   if (there == 0)
-    throw base::InputError(
-        fmt::format("the validation split of {} holds no window of {} tokens", text_of(set), sequence + 1),
-        base::text("a shorter $sequence, shards with a larger $validation, or no $validate-every"));
+    throw base::InputError(set.task == Task::pairs
+                               ? fmt::format("the validation split of {} holds no pair that fits", text_of(set))
+                               : fmt::format("the validation split of {} holds no window of {} tokens", text_of(set),
+                                             tokens_of_text(set, reading) + 1),
+                           base::text("a shorter $sequence, shards with a larger $validation, or no $validate-every"));
   const auto micro_batches = std::min(there, std::max(usual, c.micro_batch)) / c.micro_batch;
   if (micro_batches == 0)
     throw base::InputError(
@@ -208,14 +213,6 @@ plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
   return c.from_checkpoint.model && !lanes_are_given ? c.from_checkpoint.lanes_of : plan::LanesOf();
 }
 
-// Of two streams of tokens only plans are made, as yet.
-void require_decoder(const plan::ModelConfig& model) {
-  if (plan::has_encoder(model))
-    throw base::UsageError(fmt::format("{} has an encoder, and models with an encoder are planned and not trained",
-                                       base::one_line(model.name)),
-                           "a model file without encoder-layers");
-}
-
 // Bytes that a rank may use; 0: no limit is given.
 std::int64_t limit_of(const RunConfig& c) {
   return c.memory_limit.empty() ? 0 : base::parse_bytes(c.memory_limit, base::setting_name("memory-limit"));
@@ -306,6 +303,17 @@ void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::i
       base::text("fewer $steps, or a model without dropout on the embedding and the branches"));
 }
 
+SetReading reading_of(const RunSetup& s) {
+  return {.sequence = s.plan.sequence,
+          .source_sequence = s.plan.source_sequence,
+          .mask = s.mask,
+          .answers_only = s.config.answers_only,
+          .seed = s.config.seed,
+          .masking = s.masking,
+          .denoising = s.denoising,
+          .start = s.index.end_of_document};
+}
+
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   RunSetup s;
   s.config = asked;
@@ -324,11 +332,11 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
                    "shard-data --split lines; or leave out $validate-every"));
   auto model = named_model(c);
   require_objective(c, model);
-  require_decoder(model);
+  take_tasks(c, model, s.sets);
   require_answers(c, model, s.sets);
   auto of_first = c;  // all sets have its tokens
   of_first.data = s.sets.front().folder;
-  const auto tokens = tokens_of_model(of_first, s.index, model);
+  const auto tokens = tokens_of_model(of_first, s.index, model, main_task(s.sets));
   take_vocabulary(c, tokens, model);
   s.lanes = decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
@@ -349,12 +357,16 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   require_matches(s.step.parameters, s.plan.model);
   s.step.clip = c.clip, s.step.seed = c.seed, s.step.decay_embeddings = c.decay_embeddings == "on";
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
+  if (corrupts(main_task(s.sets))) s.denoising = denoising_of(of_first, s.index, main_task(s.sets));
+  else if (tokens.mask_token >= 0) s.masking = masking_of(of_first, s.index, tokens.mask_token);
+  const auto reading = reading_of(s);
+  take_uses(s.sets, reading);
   for (auto& set : s.sets) {
-    set.validation_sequences = validation_sequences_of(c, set, s.plan.sequence);
+    set.validation_sequences = validation_sequences_of(c, set, reading);
     s.validation_sequences += set.validation_sequences;
   }
-  if (tokens.mask_token >= 0) s.masking = masking_of(of_first, s.index, tokens.mask_token);
-  s.identity = identity_of(c, s.plan, s.index, s.masking);
+  s.identity = identity_of(c, s.plan, s.index, s.masking, main_task(s.sets));
+  if (tokens.mask_token >= 0) s.identity["mask_token"] = tokens.mask_token;
   s.identity["data"] = data_identity(s.sets);
   s.step.losses_of_sequences = s.sets.size() > 1;
   require_known_fields(s.identity, split_names(c.change));
@@ -369,12 +381,13 @@ plan::Plan plan_to_search(const RunConfig& asked, int ranks, int threads) {
   base::check_fields(fields_of(c), wrong);
   if (wrong.list().empty()) check_together(c, ranks, wrong);
   wrong.raise();
-  const auto sets = read_sets(c);
+  auto sets = read_sets(c);
   auto model = named_model(c);
   require_objective(c, model);
+  take_tasks(c, model, sets);
   auto of_first = c;
   of_first.data = sets.front().folder;
-  take_vocabulary(c, tokens_of_model(of_first, sets.front().index, model), model);
+  take_vocabulary(c, tokens_of_model(of_first, sets.front().index, model, main_task(sets)), model);
   decide_lanes(c, model);
   return plan_of(c, model, ranks, threads);
 }

@@ -7,6 +7,7 @@
 #include "libtrain/data/window_dataset.h"
 #include "libtrain/engine/config.h"
 #include "libtrain/engine/run_sets.h"
+#include "libtrain/engine/set_windows.h"
 #include "libtrain/engine/trainer.h"
 
 #include <nlohmann/json.hpp>
@@ -26,18 +27,22 @@ struct RunSetup {
   StepSettings step;
   data::SetIndex index;  // of the first set
   data::DocumentMask mask = data::DocumentMask::off;
-  std::optional<data::Masking> masking;   // of a masked model
-  nlohmann::json identity;                // identity_json.h
-  std::int64_t validation_sequences = 0;  // sequences of one validation, of all sets; 0: the run has none
-  int ranks_on_device = 1;                // ranks of the job that compute on this rank's GPU
+  std::optional<data::Masking> masking;           // of a masked model
+  std::optional<data::Denoising> denoising = {};  // of texts that a model with an encoder restores
+  nlohmann::json identity;                        // identity_json.h
+  std::int64_t validation_sequences = 0;          // sequences of one validation, of all sets; 0: the run has none
+  int ranks_on_device = 1;                        // ranks of the job that compute on this rank's GPU
   std::string choices = {};       // what auto took, on rank 0: a line for each sentence (auto_plan.h, auto_offload.h)
   std::vector<RunSet> sets = {};  // of --data
 };
 
-// Reads the model and the data index. `ranks` is the size of the world, `threads` the team size of a rank.
-// config.device must be cpu or cuda already (agree_on_device).
-// UsageError lists every problem, each with a hint. InputError (exit 3) if a rank does not fit the memory limit, with
-// the deficit and what would fit. Also InputError if model or plan have another vocabulary than the shards.
+// How it reads its sets.
+SetReading reading_of(const RunSetup& setup);
+
+// Reads the model and the data index; of pairs it counts the rows. `ranks` is the size of the world, `threads` the team
+// size of a rank. config.device must be cpu or cuda already (agree_on_device). UsageError lists every problem, each
+// with a hint. InputError (exit 3) if a rank does not fit the memory limit, with the deficit and what would fit. Also
+// InputError if model or plan have another vocabulary than the shards.
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
 // The plan of the settings, without the limit of memory. Its decisions may have problems, and nothing of it is

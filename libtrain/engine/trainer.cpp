@@ -42,14 +42,18 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
   order_inputs();
   for (auto& flat_group : r_.set.flat_groups) {
     for (auto& parameter : flat_group.parameters)
-      if (settings.decay_embeddings && flat_group.part == plan::Part::input && parameter.shape.size() == 2)
+      if (settings.decay_embeddings &&
+          (flat_group.part == plan::Part::input || flat_group.part == plan::Part::bridge) &&
+          parameter.shape.size() == 2)
         parameter.decay = true;  // a table; norms and biases have one dim
-    if (settings.parameters.any()) settings.parameters.apply(flat_group, r_.plan.model.layers);
+    if (settings.parameters.any()) settings.parameters.apply(flat_group, r_.plan.model);
   }
   for (const auto& flat_group : plan::flat_groups_of_stages(r_.plan.model, r_.plan.stages))
     r_.context.flat_groups_of_stages.push_back(flat_group.flat_group);
   store_ = std::make_unique<params::ZeroStore>(r_.context);
-  empty_ = model::empty_micro_batch(r_.plan.sequence, settings.device);
+  if (r_.plan.source_sequence > 0) empty_source_ = model::empty_micro_batch(r_.plan.source_sequence, settings.device);
+  empty_ = model::empty_micro_batch(r_.plan.sequence, settings.device,
+                                    r_.plan.source_sequence > 0 ? &empty_source_ : nullptr);
   r_.link_stages();
   results_.emplace(r_.context, r_.plan.batch(), world.results ? *world.results : *world.control, settings_.clip,
                    gate_record_shape(r_.plan.model), settings_.non_finite);

@@ -166,7 +166,7 @@ class Trainer {
   StepSettings settings_;
   RankRuntime r_;
   std::unique_ptr<params::ZeroStore> store_;
-  model::MicroBatch empty_;
+  model::MicroBatch empty_, empty_source_;
   plan::BatchPlan batch_;  // of the newest step; the program is its
   std::vector<plan::Action> program_;
   std::int32_t stop_ = 0;  // does any rank ask to stop? Known after answered_

@@ -54,13 +54,15 @@ struct MicroBatch {
   std::int64_t sequence() const { return tokens.shape[1]; }
 };
 
-// A micro-batch without sequences.
-inline MicroBatch empty_micro_batch(std::int64_t sequence, base::Device device) {
+// A micro-batch without sequences. `source` is likewise empty, or null.
+inline MicroBatch empty_micro_batch(std::int64_t sequence, base::Device device, const MicroBatch* source = nullptr) {
   MicroBatch empty;
   for (auto* indices : {&empty.tokens, &empty.targets, &empty.positions, &empty.document_start})
     *indices = base::View(nullptr, base::DType::i32, {0, sequence}, device);
   empty.weights = base::View(nullptr, base::DType::u8, {0, sequence}, device);
   empty.counted = 0;
+  empty.source = source;
+  if (source != nullptr) empty.source_start = empty.source_end = empty.tokens;
   return empty;
 }
 

@@ -18,7 +18,7 @@ const ExpertCollectives& own_experts() {
 
 ExpertCollectives::ExpertCollectives(params::RankExecs& execs, tensor::Arena& staging, const plan::BatchPlan& batch,
                                      const plan::MicroShape& shape, std::int64_t hop_bytes)
-    : share_(shape.experts), tokens_(shape.experts.sends_rows() ? shape.tokens() : 0),
+    : share_(shape.experts), sequences_(shape.experts.sends_rows() ? shape.batch : 0),
       buffer_(shape.expert_capacity_buffer), uneven_(batch.ever_uneven()) {
   if (execs.world.topology.size(plan::Axis::expert) == 1) return;
   execs_ = &execs;

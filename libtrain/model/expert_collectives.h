@@ -31,7 +31,7 @@ class ExpertCollectives {
 
   // As in plan::RankShare.
   const plan::ExpertShare& share() const { return share_; }
-  std::int64_t tokens() const { return tokens_; }
+  std::int64_t tokens(std::int64_t sequence) const { return sequences_ * sequence; }  // in sequences of this length
   std::int64_t buffer() const { return buffer_; }
 
   int ranks() const { return execs_ == nullptr ? 1 : group().size(); }
@@ -73,7 +73,7 @@ class ExpertCollectives {
   comm::NodeHops hops() const;
   params::RankExecs* execs_ = nullptr;
   plan::ExpertShare share_;
-  std::int64_t tokens_ = 0, buffer_ = 0;
+  std::int64_t sequences_ = 0, buffer_ = 0;
   bool uneven_ = false;                // has the last accumulation step empty micro-batches on some ranks?
   base::View first_hop_, second_hop_;  // staging
   std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();

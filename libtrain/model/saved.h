@@ -43,7 +43,7 @@ inline plan::MicroShape shape_of(const Step& step) {
            .sequence_parallel = step.collectives->sequence_parallel(),
            .weight_gradients = step.weight_gradients,
            .experts = step.experts->share(),
-           .dispatch_tokens = step.experts->tokens(),
+           .dispatch_tokens = step.experts->tokens(step.micro.sequence()),
            .expert_capacity_buffer = step.experts->buffer(),
            .label_smoothing = step.label_smoothing > 0},
           step.micro.source != nullptr ? step.micro.source->sequence() : 0};

@@ -33,6 +33,12 @@ std::string data_use_text(const DataUse& use, std::int64_t sequence) {
                      base::count_text(sequence + 1), share_text(use.share()));
 }
 
+std::string rows_text(const DataUse& use, std::int64_t source_sequence, std::int64_t sequence) {
+  return fmt::format("data: {} of {} + {} tokens (sources and targets), with {} of the training tokens",
+                     base::counted(use.windows, "row"), base::count_text(source_sequence), base::count_text(sequence),
+                     share_text(use.share()));
+}
+
 std::string epochs_text(const DataUse& use, std::int64_t steps, std::int64_t samples) {
   if (use.windows == 0) return {};
   const double epochs = static_cast<double>(samples) / static_cast<double>(use.windows);

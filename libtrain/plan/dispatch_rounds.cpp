@@ -3,6 +3,7 @@
 
 #include "libtrain/plan/blocks/expert_rounds.h"
 #include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
@@ -21,6 +22,11 @@ std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
   return out;
 }
 
+// What this layer sees of a micro-batch.
+MicroShape shape_of_layer(const Plan& p, std::int64_t layer) {
+  return is_in_encoder(p.model, layer) ? p.micro().of_source() : p.micro();
+}
+
 }  // namespace
 
 // The most of any layer. With a different number of experts in each layer, a rank may hold fewer experts than a token
@@ -28,7 +34,7 @@ std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
 std::int64_t most_round_rows(const Plan& p) {
   std::int64_t most = 0;
   for (const auto layer : layers_with_experts(p.model))
-    most = std::max(most, round_rows(layer_model(p.model, layer), p.micro()));
+    most = std::max(most, round_rows(layer_model(p.model, layer), shape_of_layer(p, layer)));
   return most;
 }
 
@@ -48,7 +54,7 @@ std::vector<SizedCalls> further_round_calls(const Plan& p, std::span<const Furth
       for (auto& c : expert_group_calls(p.experts(), {"all_to_all", type, bytes, calls}, 1))
         out.push_back(std::move(c));
     };
-    add(p.dtype, round_row_bytes(m, p.micro()), 2 * made.forward + 2 * made.backward + made.again);
+    add(p.dtype, round_row_bytes(m, shape_of_layer(p, layers[i])), 2 * made.forward + 2 * made.backward + made.again);
     add(base::DType::i32, round_group_bytes(m), made.forward + made.again);
   }
   return out;
@@ -57,15 +63,15 @@ std::vector<SizedCalls> further_round_calls(const Plan& p, std::span<const Furth
 std::string rounds_text(const Plan& p, base::Sizes sizes) {
   if (!has_experts(p.model)) return {};
   const auto layers = layers_with_experts(p.model);
-  const auto shape = p.micro();
   auto m = layer_model(p.model, layers.front());
-  if (p.tensor > 1 || !crosses_in_rounds(m, shape.experts, Pass::train)) return {};
+  if (p.tensor > 1 || !crosses_in_rounds(m, p.micro().experts, Pass::train)) return {};
   const auto micros = p.batch().lockstep_micros();
   const auto recompute = recompute_of_layers(p);
   std::vector<FurtherRounds> further;
   std::int64_t rounds = 0, even = 0, rows = 0;
   for (const auto layer : layers) {
     m = layer_model(p.model, layer);
+    const auto shape = shape_of_layer(p, layer);
     const auto here = most_alike_rounds(m, shape);
     rounds = std::max(rounds, here), even = std::max(even, even_rounds(m, shape));
     rows = std::max(rows, p.expert_parallel * std::min(m.experts.top_k, held_experts(m, shape.experts)) * shape.rows());

@@ -64,7 +64,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
   v("sequence", c.sequence, run, "tokens in a sequence; 0: the model's context", {0, ranges::sequence.high});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("source-sequence", c.source_sequence, run, "tokens of a source; 0: as in a sequence", {0, ranges::sequence.high});
-  v.is({T::later_in_plans});
+  v.is({T::evaluation, T::identity, T::of_checkpoint, T::later_in_plans});
   v("zero", c.zero, how,
     "ZeRO stage: ranks shard nothing (0), optimizer states (1), gradients too (2), weights too (3)", ranges::zero);
   v.is({T::evaluation, T::free_on_resume});

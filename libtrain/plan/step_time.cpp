@@ -106,7 +106,7 @@ StepTimer::BlockSeconds StepTimer::computing(const MicroShape& shape, const Segm
 }
 
 StepTimer::BlockSeconds StepTimer::block_seconds(const Plan& plan, const Segment& s, Recompute recompute) const {
-  const auto shape = plan.micro();
+  const auto shape = s.shape(plan.micro());
   auto out = computing(shape, s, recompute);
   take_measured(plan, s, recompute, out);
   const auto calls = [&](double forward, double all, double& sum) {

@@ -5,9 +5,11 @@
 #include "libtrain/base/error.h"
 #include "libtrain/data/mixed_windows.h"
 #include "libtrain/data/mixture.h"
+#include "libtrain/data/window_dataset.h"
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <numeric>
 #include <set>
 
@@ -119,6 +121,26 @@ TEST(Mixtures, SeedsBeginOtherwise) {
   EXPECT_EQ(first.size(), 3u);
 }
 
+// Turns of several sequences are the sequences of the plain mixture, each as many times.
+TEST(Mixtures, SequencesOfATurnComeFromOneSet) {
+  for (const auto& weights : std::vector<std::vector<std::int64_t>>{{1}, {7, 3}, {5, 1, 1, 1}, {1, 2, 3}})
+    for (const std::int64_t together : {1, 2, 7, 64}) {
+      const Mixture plain(weights, 9), mixture(weights, 9, together);
+      EXPECT_EQ(mixture.together(), together);
+      const auto n = static_cast<std::uint64_t>(together);
+      std::vector<std::uint64_t> counts(weights.size());
+      for (std::uint64_t i = 0; i < 40 * n; ++i) {
+        ASSERT_EQ(mixture.counts(i), counts) << i;
+        const auto sample = mixture.of(i);
+        ASSERT_EQ(sample.set, plain.of(i / n).set) << i;
+        ASSERT_EQ(sample.ordinal, counts[static_cast<std::size_t>(sample.set)]++) << i;
+        ASSERT_TRUE(weights.size() > 1 || sample.ordinal == i);
+      }
+    }
+  // 20 steps of 64 in the proportions 7 and 3.
+  EXPECT_EQ(Mixture({7, 3}, 2, 64).counts(20 * 64), (std::vector<std::uint64_t>{14 * 64, 6 * 64}));
+}
+
 struct Window {
   std::vector<std::int32_t> tokens, targets, positions, starts;
   std::vector<std::uint8_t> weights;
@@ -146,7 +168,7 @@ TEST(Mixtures, ASetHasItsOwnOrderAndEpochs) {
     of->emplace_back(one.path, first, first.train, keyed);
     of->emplace_back(two.path, second, second.train, keyed);
   }
-  data::MixedWindows mixed(sets, Mixture({2, 3}, 3));
+  data::MixedWindows mixed({&sets[0], &sets[1]}, Mixture({2, 3}, 3));
   std::vector<std::uint64_t> next(2);
   const auto length = 4 * (apart[0].count() + apart[1].count());
   std::vector<Window> seen;
@@ -157,7 +179,7 @@ TEST(Mixtures, ASetHasItsOwnOrderAndEpochs) {
   }
   EXPECT_GT(next[1], 2 * apart[1].count());  // its later epochs, too
   for (std::uint64_t i = length; i-- > 0;) ASSERT_EQ(window_at(mixed, i), seen[i]);
-  data::ConsecutiveWindows both(sets, {3, 2});
+  data::ConsecutiveWindows both({&sets[0], &sets[1]}, {3, 2});
   for (std::uint64_t i = 0; i < 5; ++i)
     EXPECT_EQ(window_at(both, i), i < 3 ? window_at(apart[0], i) : window_at(apart[1], i - 3));
 }

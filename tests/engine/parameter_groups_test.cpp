@@ -92,7 +92,7 @@ TEST(ParameterGroups, RatesOfLayersFallFromTheHead) {
   model.vocabulary = 257;
   const auto layers = static_cast<double>(model.layers);
   for (const auto& flat_group : plan::flat_groups(model)) {
-    const auto scale = engine::rate_scale_of_layer(flat_group, 0.5, model.layers);
+    const auto scale = engine::rate_scale_of_layer(flat_group, 0.5, model);
     auto want = 1.0;
     if (flat_group.part == plan::Part::input) want = std::pow(0.5, layers + 1);
     else if (flat_group.name == "layers.00") want = std::pow(0.5, layers);

@@ -1,5 +1,7 @@
-"""The models and settings of pytorch_golden.py."""
+"""The models and settings of pytorch_golden.py, and the angles of rotary positions."""
 import math
+
+import torch
 
 SETTING = {"seed": 1234, "batch": 3, "sequence": 20, "steps": 10, "learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95,
            "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
@@ -29,3 +31,24 @@ LONG, LONG_LLAMA, SPAN = dict(SETTING, batch=2, sequence=88), dict(SETTING, batc
 DRAWN = {"layout": ["bigbird", "longformer"], "block": 16, "window": 1, "random": 1, "global_blocks": "2, 4:5", "per_head": True, "seed": 3}
 SLIDING = {"layout": ["sliding", "fixed"], "block": 16, "window": 2, "local": [2], "patterns": 2, "per_head": True}
 VARIABLE = {"layout": ["dense", "variable"], "block": 16, "window": 3, "local": [1, 2], "global_blocks": "1", "random": 1, "seed": 9}
+
+
+def frequencies(c, width):
+    """Of the pairs of `width` rotated channels, and the factor of cosines and sines."""
+    r = c.get("rotary", {})
+    plain = c["rotary_base"] ** (-torch.arange(width // 2, dtype=torch.float64) * 2 / width)
+    kind, factor = r.get("scaling", "none"), r.get("factor", 1)
+    if kind == "none":
+        return plain, 1.0
+    if kind == "linear":
+        return plain / factor, 1.0
+    if kind == "llama3":
+        length = 2 * math.pi / plain
+        smooth = (r["original"] / length - r["low"]) / (r["high"] - r["low"])
+        between = (1 - smooth) * plain / factor + smooth * plain
+        scaled = torch.where(length > r["original"] / r["low"], plain / factor, between)
+        return torch.where(length < r["original"] / r["high"], plain, scaled), 1.0
+    at = [width * math.log(r["original"] / (turns * 2 * math.pi)) / (2 * math.log(c["rotary_base"])) for turns in (32, 1)]
+    low, high = max(math.floor(at[0]), 0), min(math.ceil(at[1]), width - 1)
+    ramp = ((torch.arange(width // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
+    return plain / factor * ramp + plain * (1 - ramp), 0.1 * math.log(factor) + 1

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from golden_models import (BERT, BOTH_WAYS, COMMON, DECODER, DRAWN, ENCODER, GPT, HEAD_NORM, INSIDE_POST, LLAMA, LONG, LONG_LLAMA, LONG_SOURCE, PARALLEL, POST, RELATIVE,
-                           RELATIVE_GATED, RELU, SANDWICH, SETTING, SHORT_SOURCE, SLIDING, SMOOTH, SPAN, VARIABLE, WIDTH_NORM)
+                           RELATIVE_GATED, RELU, SANDWICH, SETTING, SHORT_SOURCE, SLIDING, SMOOTH, SPAN, VARIABLE, WIDTH_NORM, frequencies)
 from rules import blocks, hide, philox, site_hash, uniform
 
 
@@ -279,27 +279,6 @@ def visible(c, layer, start):
     if "attention" not in c:
         return there[None]
     return there[None] & torch.tensor(blocks(c["attention"], is_causal(c), layer, c["heads"], len(start)))
-
-
-def frequencies(c, width):
-    """Of the pairs of `width` rotated channels, and the factor of cosines and sines."""
-    r = c.get("rotary", {})
-    plain = c["rotary_base"] ** (-torch.arange(width // 2, dtype=torch.float64) * 2 / width)
-    kind, factor = r.get("scaling", "none"), r.get("factor", 1)
-    if kind == "none":
-        return plain, 1.0
-    if kind == "linear":
-        return plain / factor, 1.0
-    if kind == "llama3":
-        length = 2 * math.pi / plain
-        smooth = (r["original"] / length - r["low"]) / (r["high"] - r["low"])
-        between = (1 - smooth) * plain / factor + smooth * plain
-        scaled = torch.where(length > r["original"] / r["low"], plain / factor, between)
-        return torch.where(length < r["original"] / r["high"], plain, scaled), 1.0
-    at = [width * math.log(r["original"] / (turns * 2 * math.pi)) / (2 * math.log(c["rotary_base"])) for turns in (32, 1)]
-    low, high = max(math.floor(at[0]), 0), min(math.ceil(at[1]), width - 1)
-    ramp = ((torch.arange(width // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
-    return plain / factor * ramp + plain * (1 - ramp), 0.1 * math.log(factor) + 1
 
 
 def attention(c, p, layer, x, start, positions):

@@ -161,7 +161,8 @@ const std::vector<Entry>& entries() {
       {{"mlm", "masked-lm", "mlm-loss"},
        "objective",
        "a model whose file says causal = \"off\" in [attention] learns hidden tokens"},
-      {{"mlm-probability", "mask-prob", "mask-probability", "masked-lm-prob"}, "mask-rate", ""},
+      {{"mlm-probability", "mask-prob", "mask-probability", "masked-lm-prob", "noise-density"}, "mask-rate", ""},
+      {{"mean-noise-span-length", "mean-span-length", "poisson-lambda", "mask-span-length"}, "mask-span", ""},
       {{"whole-word-mask", "whole-word-masking", "do-whole-word-mask", "wwm"}, "mask-words", "on"},
       {{"gpu", "cuda", "cpu", "use-cuda", "use-cpu", "no-cuda", "accelerator"}, "device", "cpu, cuda or auto"},
       {{"backend", "dist-backend", "ddp-backend", "distributed-backend"}, "communicator", ""},
@@ -249,7 +250,7 @@ std::string programs_with(const std::string& word) {
       " learning-rate lr start-learning-rate final-learning-rate lr-schedule schedule warmup-steps decay-steps beta1 "
       "beta2 beta2-decay epsilon momentum nesterov scale-parameter weight-decay decay-embeddings clip loss-scale "
       "skip-outliers group layer-decay steps seed data-temperature max-epochs answers-only document-mask objective "
-      "mask-rate mask-words communicator "
+      "mask-rate mask-span mask-words alternate-sets communicator "
       "offload-dir memory-limit "
       "host-memory machine "
       "output "

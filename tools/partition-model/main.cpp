@@ -51,6 +51,7 @@ namespace {
 // Facts from the index of a shard set. train checks the rest of the index.
 struct SetFacts {
   std::int64_t vocabulary = 0;
+  bool pairs = false;
   std::vector<std::int64_t> shard_tokens;  // of the training split
 };
 
@@ -70,7 +71,8 @@ SetFacts facts_of(const std::string& set) {
   if (const auto format = object.text("format"); !format.starts_with("trainyard.shards/"))
     throw base::InputError(fmt::format("{}: format is {}, expected that of a shard set", path, base::excerpt(format)),
                            "--data names a folder that shard-data made");
-  SetFacts facts{object.integer("vocabulary", plan::ranges::vocabulary.low, plan::ranges::vocabulary.high), {}};
+  SetFacts facts{object.integer("vocabulary", plan::ranges::vocabulary.low, plan::ranges::vocabulary.high), false, {}};
+  facts.pairs = index.contains("pairs") && index["pairs"] == true;
   if (!index.contains("train") || !index["train"].is_array()) return facts;
   for (const auto& shard : index["train"]) {
     const auto* tokens = shard.is_object() && shard.contains("tokens") ? &shard["tokens"] : nullptr;
@@ -129,9 +131,12 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o, const SetFact
         "make the shards with the tokenizer of the checkpoint; or leave the vocabulary out of the model's file: it "
         "comes from the shards");
   if (model.vocabulary > 0) return;
-  // The set's tokenizer may already have a mask token. train accepts a plan with room for one in any case.
-  const auto mask = plan::objective_of(model) == plan::Objective::masked ? 1 : 0;
-  model.vocabulary = tokens > 0 ? tokens + mask : published(model).vocabulary;
+  // The set's tokenizer may already have a mask token or sentinels. train accepts a plan with room for them in any
+  // case.
+  const auto more = plan::objective_of(model) == plan::Objective::masked ? 1
+                    : plan::has_encoder(model) && !set.pairs             ? plan::usual_sentinels
+                                                                         : 0;
+  model.vocabulary = tokens > 0 ? tokens + more : published(model).vocabulary;
   if (tokens == 0)
     base::log_info(
         "a vocabulary of {} is assumed, as in {}; train refuses this plan for shards with another vocabulary (set it "
@@ -140,8 +145,9 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o, const SetFact
 }
 
 // Text about the share of the set's tokens that lie in windows; empty without a set.
-std::string data_text(const SetFacts& set, std::int64_t sequence) {
-  if (set.shard_tokens.empty()) return {};
+std::string data_text(const SetFacts& set, const plan::Plan& p) {
+  if (set.shard_tokens.empty() || plan::has_encoder(p.model)) return {};  // of pairs only their lengths say it
+  const auto sequence = p.sequence;
   const auto use = plan::data_use(set.shard_tokens, sequence);
   if (const auto left_out = plan::left_out_text(use, sequence); !left_out.empty()) base::log_warning("{}", left_out);
   return "\n" + plan::data_use_text(use, sequence) + "\n";
@@ -418,7 +424,7 @@ int main(int argc, char** argv) {
       if (const auto until = tools::until_of(o.until, plan); until.steps > 0)
         times.text += "  " + tools::until_text(until, step.median.seconds, plan, *machine, execution) + "\n";
     }
-    const auto about_data = data_text(set, plan.sequence);
+    const auto about_data = data_text(set, plan);
     if (!o.output.empty() && o.output != "-") write_plan(plan::to_json(plan), o);
     auto text = text_of(plan, o, times, about_data);
     tools::print(machine ? tools::with_step_picture(o, plan, *machine, execution, std::move(text)) : text);

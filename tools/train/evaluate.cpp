@@ -21,6 +21,13 @@ namespace trainyard::tools {
 namespace {
 
 bool is_masked(const engine::Evaluation& e) { return e.objective == "masked"; }
+bool restores(const engine::Evaluation& e) { return e.mask_span > 0; }
+
+std::string hidden_text(const engine::Evaluation& e) {
+  if (restores(e))
+    return fmt::format("spans of {:.4g} tokens on average, at a rate of {:.4g}", e.mask_span, e.mask_rate);
+  return fmt::format("{}, chosen at a rate of {}", e.mask_words == "on" ? "words" : "tokens", e.mask_rate);
+}
 
 nlohmann::ordered_json to_json(const engine::Evaluation& e) {
   const auto known = [&](auto value) {
@@ -37,7 +44,7 @@ nlohmann::ordered_json to_json(const engine::Evaluation& e) {
       {"document_mask", e.document_mask},
       {"objective", e.objective},
       {"answers_only", e.answers_only},
-      {"mask_rate", is_masked(e) ? nlohmann::ordered_json(e.mask_rate) : nlohmann::ordered_json()},
+      {"mask_rate", is_masked(e) || restores(e) ? nlohmann::ordered_json(e.mask_rate) : nlohmann::ordered_json()},
       {"mask_words", is_masked(e) ? nlohmann::ordered_json(e.mask_words) : nlohmann::ordered_json()},
       {"sequences", e.sequences},
       {"split_tokens", e.split_tokens},
@@ -46,6 +53,8 @@ nlohmann::ordered_json to_json(const engine::Evaluation& e) {
       {"loss", e.loss},
       {"perplexity", finite(e.perplexity())},
       {"bits_per_byte", finite(e.bits_per_byte())}};
+  if (e.source_sequence > 0) out["source_sequence"] = e.source_sequence;
+  if (restores(e)) out["mask_span"] = e.mask_span;
   if (e.streamed)
     out["streamed_weights"] = {{"bytes", e.streamed->read},
                                {"predicted_bytes", e.streamed->predicted},
@@ -72,16 +81,16 @@ std::string to_text(const engine::Evaluation& e) {
   const auto row = [](const char* name, const std::string& value) { return fmt::format("{:<16}{}\n", name, value); };
   const auto bits = e.bits_per_byte();
   return row("checkpoint", fmt::format("{} (step {}, computed in {})", base::one_line(e.checkpoint), e.step, e.dtype)) +
-         row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", base::one_line(e.data), e.sequences,
-                                 e.sequences == 1 ? "" : "s", e.sequence, e.split)) +
+         row("data",
+             fmt::format("{}: {} sequence{} of {}{} tokens of the {} split", base::one_line(e.data), e.sequences,
+                         e.sequences == 1 ? "" : "s",
+                         e.source_sequence > 0 ? fmt::format("{} + ", e.source_sequence) : "", e.sequence, e.split)) +
          row("tokens", fmt::format("{} {}, of {} in the split", e.tokens,
                                    is_masked(e)     ? "hidden and predicted"
                                    : e.answers_only ? "predicted in answers"
                                                     : "predicted",
                                    e.split_tokens)) +
-         (is_masked(e) ? row("hidden", fmt::format("{}, chosen at a rate of {}",
-                                                   e.mask_words == "on" ? "words" : "tokens", e.mask_rate))
-                       : "") +
+         (is_masked(e) || restores(e) ? row("hidden", hidden_text(e)) : "") +
          (e.unmeasured > 0 ? "" : row("bytes", fmt::format("{}", e.bytes))) +
          row("loss", fmt::format("{:.6g}", e.loss)) + row("perplexity", fmt::format("{:.6g}", e.perplexity())) +
          row("bits per byte", std::isfinite(bits) ? fmt::format("{:.6g}", bits)

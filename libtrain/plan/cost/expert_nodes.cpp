@@ -25,10 +25,11 @@ std::vector<SizedCalls> expert_group_calls(const ExpertShare& share, const Group
 std::int64_t expert_hop_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {
   if (part.experts.node == 1) return 0;
   auto most = pass == Pass::train ? expert_hop_bytes(part, s, Pass::evaluate) : 0;
-  for (const auto& segment : segments(part))
-    for (const auto& call :
-         segment.kind->expert_calls(segment.model, segment.shape(part.own_shape(s)), pass, Recompute::none))
+  for (const auto& segment : segments(part)) {
+    const auto shape = segment.shape(part.own_shape(s));
+    for (const auto& call : segment.kind->expert_calls(segment.model, shape, pass, Recompute::none))
       if (call.operation == all_to_all) most = std::max(most, call.bytes);
+  }
   return most;
 }
 

@@ -41,8 +41,10 @@ std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, in
 
 std::int64_t loaded_bytes(const MicroShape& micro, Objective objective) {
   const int arrays = objective == Objective::masked ? 5 : 4;
+  const auto of_source =
+      micro.source > 0 ? 4 * base::aligned(micro.source_rows() * 4) + 2 * base::aligned(micro.tokens() * 4) : 0;
   return arrays * base::aligned(micro.tokens() * 4) + base::aligned(micro.batch * 8) + base::aligned(micro.tokens()) +
-         base::aligned(8);
+         base::aligned(8) + of_source;
 }
 
 std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,

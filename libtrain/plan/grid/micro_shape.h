@@ -89,6 +89,7 @@ struct MicroShape : MicroBatch, RankShare {
   MicroShape of_source() const {
     auto out = *this;
     out.sequence = source, out.source = 0;
+    if (sequence > 0) out.dispatch_tokens = dispatch_tokens / sequence * source;
     return out;
   }
   auto operator<=>(const MicroShape&) const = default;

@@ -13,6 +13,9 @@ inline Objective objective_of(const ModelConfig& model) {
   return model.attention.causal ? Objective::causal : Objective::masked;
 }
 
+// Tokens that name the hidden spans of a text, where a tokenizer has none of its own (data/corrupted_windows.h).
+inline constexpr std::int64_t usual_sentinels = 100;
+
 inline const char* name_of(Objective objective) { return objective == Objective::causal ? "causal" : "masked"; }
 
 }  // namespace trainyard::plan

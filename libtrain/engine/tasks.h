@@ -1,0 +1,36 @@
+// Tasks: what a run learns of each of its shard sets. The model, the set and the settings say it.
+#pragma once
+
+#include "libtrain/data/shard_set.h"
+#include "libtrain/engine/config.h"
+#include "libtrain/plan/spec/model_config.h"
+
+#include <vector>
+
+namespace trainyard::engine {
+
+struct RunSet;
+
+// windows: of text, as a model without an encoder reads every set. pairs: the target of each source. spans and
+// infilling: a text from what is left of it (data/span_corruption.h, data/text_infilling.h).
+enum class Task { windows, pairs, spans, infilling };
+const char* name_of(Task task);
+inline bool corrupts(Task task) { return task == Task::spans || task == Task::infilling; }
+
+// A model with an encoder learns the pairs of a set of pairs, and restores the texts of other sets as $objective says:
+// spans, unless it says infilling.
+Task task_of(const RunConfig& config, const plan::ModelConfig& model, const data::SetIndex& index);
+// The task of a run's texts, or pairs if it has no others.
+Task main_task(const std::vector<RunSet>& sets);
+
+// The share of a text that is hidden, and the mean tokens of a span: as the settings say, or what is usual for the task
+// (Raffel et al. 2020, section 3.1.4; Liu et al. 2020, section 2.1).
+double mask_rate_of(const RunConfig& config, Task task);
+double mask_span_of(const RunConfig& config, Task task);
+
+// UsageError for settings that do not go with a model that has an encoder, and for settings of encoders without one.
+void require_settings_of_encoder(const RunConfig& config, const plan::ModelConfig& model);
+// Sets the task of each set. UsageError or InputError for sets that do not go with the model and the settings.
+void take_tasks(const RunConfig& config, const plan::ModelConfig& model, std::vector<RunSet>& sets);
+
+}  // namespace trainyard::engine

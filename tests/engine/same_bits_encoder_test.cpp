@@ -1,0 +1,171 @@
+// Promises 2 and 3 (libtrain/README.md) for models with an encoder. A covering array has every pair of choices among
+// tensor and sequence parallelism, ZeRO stages, data parallelism, local accumulation, recomputation, dtypes, threads
+// and models, which learn pairs, restore texts, or both. Every run has the bits of one rank.
+// --gtest_also_run_disabled_tests runs every triple.
+#include "libtrain/engine/evaluate.h"
+#include "tests/engine/every_layout.h"
+#include "tests/engine/pair_set.h"
+
+#include <set>
+
+namespace trainyard {
+namespace same_bits_encoder_test {
+
+using testing::ParallelLayout;
+using testing::SmallRun;
+
+// tensor and sequence parallelism, ZeRO stage, data-parallel degree, threads, recomputation, dtype, expert parallelism,
+// model
+using Choice = testing::Choice<8>;
+constexpr std::array<int, 8> levels = {3, 4, 3, 2, 3, 2, 2, 3};
+
+ParallelLayout layout_of(const Choice& c) {
+  ParallelLayout layout;
+  testing::share_layers(layout, c[0]);
+  layout.zero = c[1];
+  layout.ranks = (c[2] + 1) * layout.tensor;
+  layout.threads = 1 + c[3];
+  layout.recompute = testing::recomputation_of_level(c[4]);
+  layout.dtype = c[5] == 0 ? "f32" : "bf16";
+  if (c[7] == 1 && c[2] == 1 && c[6] == 1) layout.experts = 2;
+  return layout;
+}
+
+// Pairs by an encoder-decoder of GPT-2's form; spans of texts by one of Llama's, with experts in both towers; both in
+// turns, with texts infilled.
+engine::RunConfig config_of(SmallRun& runs, int model, const std::string& output) {
+  auto c = runs.config(output);
+  const std::string both = "hidden = 32\nheads = 4\nffn = 64\ncontext = 64\nlanes = 2\n";
+  const std::array<std::string, 3> models = {
+      both +
+          "dropout-embedding = 0.1\ndropout-attention = 0.1\ndropout-attention-residual = 0.2\n"
+          "dropout-ffn-residual = 0.1\n[encoder]\nlayers = 3\n[decoder]\nlayers = 2\n",
+      both +
+          "norm = \"rms\"\nactivation = \"swiglu\"\nbiases = \"off\"\ntied = \"off\"\n[encoder]\nlayers = 2\n"
+          "[decoder]\nlayers = 2\n[experts]\ncount = 4\nevery = 2\ncapacity-factor = 1\n"
+          "evaluation-capacity-factor = 2\n",
+      both + "norm-position = \"post\"\nactivation = \"relu\"\n[encoder]\nlayers = 2\n[decoder]\nlayers = 2\n"};
+  c.model = runs.model(fmt::format("towers-{}", model), models.at(static_cast<std::size_t>(model)));
+  const auto pairs = (runs.folder() / "pairs").string(), texts = (runs.folder() / "data").string();
+  if (model != 1 && !testing::fs::exists(pairs)) testing::write_pairs(runs, "pairs", 200);
+  c.data = model == 0 ? pairs : model == 1 ? texts : fmt::format("{}:2,{}:1", pairs, texts);
+  if (model == 2) c.objective = "infilling", c.alternate_sets = true, c.label_smoothing = 0.1;
+  c.sequence = 32, c.source_sequence = 64;
+  c.steps = 3, c.micro_batch = 4, c.global_batch = 24;
+  c.validate_every = 3, c.validation_sequences = 4;
+  return c;
+}
+
+std::string bits_of(SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r) {
+  auto bits = runs.bits(c, r);
+  for (const auto& line : SmallRun::metrics(c))
+    bits += line.value("sets", nlohmann::json()).dump() + line.value("validation_loss", nlohmann::json()).dump() + "\n";
+  return bits;
+}
+
+void expect_every(testing::Strength strength) {
+  SmallRun runs;
+  const auto expected = testing::expect_every<8>(
+      strength, runs,
+      {levels,
+       layout_of,
+       [](SmallRun& of, const Choice& choice, const std::string& output) { return config_of(of, choice[7], output); },
+       {7},
+       bits_of});
+  std::set<std::string> different;
+  for (const auto& [of, bits] : expected) different.insert(bits);
+  EXPECT_EQ(different.size(), expected.size());
+  EXPECT_GE(different.size(), testing::by_day_or_night(4u, 6u));  // models and dtypes
+}
+
+TEST(SameBitsEncoder, EveryPair) { expect_every(testing::Strength::pairs); }
+TEST(SameBitsEncoder, DISABLED_EveryTriple) { expect_every(testing::Strength::triples); }
+
+// Three data-parallel ranks and pairs of accumulated micro-batches: some ranks have no sequences in the last step.
+TEST(SameBitsEncoder, RanksWithoutSequences) {
+  SmallRun runs;
+  for (const int model : {0, 1}) {
+    auto one = config_of(runs, model, fmt::format("even-{}", model)), cut = one;
+    one.local_accumulation = cut.local_accumulation = 2;
+    cut.output += "-cut";
+    one.global_batch = cut.global_batch = 32;
+    const auto want = bits_of(runs, one, runs.run(one, {}));
+    EXPECT_EQ(bits_of(runs, cut, runs.run(cut, {3, 2})), want);
+  }
+}
+
+TEST(SameBitsEncoder, StopsAndGoesOnOnAnotherLayout) {
+  SmallRun runs;
+  for (const int model : {1, 2}) {
+    auto whole = config_of(runs, model, fmt::format("whole-{}", model)), c = whole;
+    const auto want = bits_of(runs, whole, runs.run(whole, {}));
+    c.output += "-stopped", c.stop_after = 1;
+    ParallelLayout tensor{4, 3};
+    tensor.tensor = 2;
+    ASSERT_EQ(runs.run(c, tensor).code, base::ExitCode::requeue);
+    c.stop_after = 0;
+    EXPECT_EQ(bits_of(runs, c, runs.run(c, {3, 1})), want);
+  }
+}
+
+TEST(SameBitsEncoder, AnEvaluationIsTheValidationOfTheRun) {
+  SmallRun runs;
+  for (const int model : {0, 1}) {
+    auto c = config_of(runs, model, fmt::format("trained-{}", model));
+    runs.run(c, {2, 1});
+    const auto recorded = SmallRun::metrics(c).back()["validation_loss"].get<double>();
+    engine::EvaluateConfig e;
+    e.checkpoint = c.output, e.sequences = 4;
+    e.run.device = "cpu", e.run.threads = 1, e.run.hang_timeout = 120;
+    auto world = engine::solo_world();
+    const auto found = engine::evaluate(e, world, {});
+    EXPECT_EQ(found.loss, recorded) << model;
+    EXPECT_EQ(found.objective, model == 0 ? "pairs" : "spans");
+    EXPECT_EQ(found.unmeasured == 0, model == 0);
+  }
+}
+
+class RefusedEncoder : public ::testing::Test {
+ protected:
+  std::string said(const engine::RunConfig& c) {
+    return testing::error_text_of([&] { runs.run(c, {}); });
+  }
+  void expect(const engine::RunConfig& c, const std::string& words) {
+    EXPECT_NE(said(c).find(words), std::string::npos) << said(c);
+  }
+  SmallRun runs;
+};
+
+TEST_F(RefusedEncoder, SettingsThatMeanNothing) {
+  const auto pairs = config_of(runs, 0, "a"), texts = config_of(runs, 1, "b");
+  auto c = pairs;
+  c.objective = "spans";
+  expect(c, "--objective is for texts that are restored");
+  c = pairs, c.mask_rate = 0.2;
+  expect(c, "--mask-rate is for texts that are restored");
+  c = texts, c.objective = "causal";
+  expect(c, "--objective causal: model \"custom\" has an encoder");
+  c = texts, c.document_mask = "on", c.answers_only = true, c.mask_words = "on";
+  expect(c, "--document-mask on: pairs are always kept apart");
+  expect(c, "--answers-only on");
+  expect(c, "--mask-words on");
+  c = texts, c.alternate_sets = true;
+  expect(c, "--alternate-sets on: --data");
+  c = runs.config("c"), c.objective = "infilling", c.mask_span = 3;
+  expect(c, "--objective infilling: model");
+  expect(c, "--mask-span 3 is for models with an encoder");
+  c = runs.config("d"), c.source_sequence = 16;
+  expect(c, "--source-sequence 16 is for models with an encoder");
+}
+
+TEST_F(RefusedEncoder, LengthsThatHoldNothing) {
+  auto c = config_of(runs, 0, "a");
+  c.sequence = 2;
+  expect(c, "fits a row of 64 source and 2 target tokens");
+  c = config_of(runs, 1, "b");
+  c.sequence = 8, c.source_sequence = 64;
+  expect(c, "--sequence");
+}
+
+}  // namespace same_bits_encoder_test
+}  // namespace trainyard
