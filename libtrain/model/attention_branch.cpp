@@ -126,12 +126,13 @@ void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View
     past.keep(step.exec, layer_, heads.k.row_range(s * n, n), heads.v.row_range(s * n, n));
   }
   if (step.past[0]->length == 0) return attend(step, heads, attended, logsumexp);
-  if (relative_.exists())
-    throw base::Unsupported("attention to cached keys has no bias of relative positions", "pass all tokens again");
-  auto shape = geometry(step, {});
-  shape.batch = 1;
-  for (std::int64_t s = 0; s < sequences; ++s)
-    step.past[base::size(s)]->attend(step.exec, layer_, shape, heads.q.row_range(s, 1), attended.row_range(s, 1));
+  for (std::int64_t s = 0; s < sequences; ++s) {
+    tensor::ArenaScope scope(step.exec.scratch());
+    const auto& past = *step.past[base::size(s)];
+    auto shape = geometry(step, relative_.expand_last(step, past.length + 1));
+    shape.batch = 1;
+    past.attend(step.exec, layer_, shape, heads.q.row_range(s, 1), attended.row_range(s, 1));
+  }
 }
 
 void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,

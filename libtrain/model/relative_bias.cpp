@@ -13,17 +13,21 @@ std::vector<std::int32_t> borders_of(const plan::ModelConfig& m) {
   return plan::RelativeBuckets(plan::relative_bucket_rule(m)).borders();
 }
 
-kernels::RelativePositions positions_of(const Step& step, base::ConstView borders, bool bidirectional) {
-  const auto tokens = step.micro.sequence();
-  return {.borders = borders, .bidirectional = bidirectional, .queries = tokens, .keys = tokens};
-}
-
 }  // namespace
 
 RelativeBias::RelativeBias(const plan::ModelConfig& of_layer)
     : borders_(borders_of(of_layer)), bidirectional_(plan::relative_bucket_rule(of_layer).bidirectional) {}
 
 RelativeBias::Expanded RelativeBias::expand(Step& step) const {
+  return expand(step, step.micro.sequence(), step.micro.sequence());
+}
+
+// The distances of one key from so many queries are those of the last query, backwards: the first is of the first key.
+RelativeBias::Expanded RelativeBias::expand_last(Step& step, std::int64_t tokens) const {
+  return expand(step, tokens, 1);
+}
+
+RelativeBias::Expanded RelativeBias::expand(Step& step, std::int64_t queries, std::int64_t keys) const {
   if (!exists()) return {};
   TRAINYARD_ASSERT(step.relative_positions != nullptr, "a layer has relative positions, and no table is leased");
   auto& scratch = step.exec.scratch();
@@ -31,8 +35,9 @@ RelativeBias::Expanded RelativeBias::expand(Step& step) const {
   const auto buckets = std::ssize(borders_);
   const auto borders = scratch.allocate(base::DType::i32, {buckets});
   tensor::copy(step.exec, base::ConstView::of(borders_.data(), {buckets}), borders);
-  const auto bias = scratch.allocate(shape_of(step).accumulation(), {table.cols(), 2 * step.micro.sequence() - 1});
-  kernels::relative_positions_expand(step.exec, positions_of(step, borders, bidirectional_), table, bias);
+  const auto bias = scratch.allocate(shape_of(step).accumulation(), {table.cols(), queries + keys - 1});
+  kernels::relative_positions_expand(
+      step.exec, {.borders = borders, .bidirectional = bidirectional_, .queries = queries, .keys = keys}, table, bias);
   return {borders, bias};
 }
 
@@ -46,8 +51,10 @@ void RelativeBias::fold(Step& step, const Expanded& expanded, base::View d_bias)
   TRAINYARD_ASSERT(step.relative_positions_gradients != nullptr,
                    "a layer has relative positions, and no gradient of their table is open");
   if (!step.relative_positions_gradients->wanted()) return;
-  kernels::relative_positions_fold(step.exec, positions_of(step, expanded.borders, bidirectional_), d_bias,
-                                   step.relative_positions_gradients->gradient(0), kernels::FoldInto::overwrite);
+  const auto tokens = step.micro.sequence();
+  kernels::relative_positions_fold(
+      step.exec, {.borders = expanded.borders, .bidirectional = bidirectional_, .queries = tokens, .keys = tokens},
+      d_bias, step.relative_positions_gradients->gradient(0), kernels::FoldInto::overwrite);
 }
 
 }  // namespace trainyard::model

@@ -1,4 +1,5 @@
 // Encoder-decoder models: finite differences, memory as predicted, bits of recomputation, and what segments see.
+#include "libtrain/model/kv_cache.h"
 #include "tests/model/slope.h"
 #include "tests/model/small_model.h"
 
@@ -148,6 +149,40 @@ TEST(EncoderDecoder, SegmentsSeeTheirOwnSource) {
   EXPECT_EQ(logits_at(*before, 3), logits_at(*after, 3));
   EXPECT_NE(logits_at(*before, 6), logits_at(*after, 6));
   EXPECT_EQ(logits_at(*before, 12), logits_at(*after, 12));
+}
+
+// Logits of a target's tokens in one pass, and token after token with the decoder's keys and values in a cache.
+TEST(EncoderDecoder, CachedKeysGiveTheSameLogits) {
+  if (on_gpu()) return;  // caches are read on the host
+  for (const auto& m : {with_encoder(small_llama()), small_relative()}) {
+    SCOPED_TRACE(m.name);
+    const auto source = formula_windows(m.vocabulary, 5, 1, source_length, false);
+    const auto target = formula_windows(m.vocabulary, 3, 1, target_length, false)[0];
+    PlainStore store(m, DType::f32, 3);
+    stir(store);
+    Runner runner(m, {{.batch = 1, .sequence = target_length}, {.threads = 2}, source_length});
+    tensor::Arena memory(tensor::Category::workspace, model::KvCache::bytes(m, DType::f32), test_device());
+    model::KvCache cache(m, DType::f32, memory);
+    auto* past = &cache;
+    const auto logits_of = [&](std::int64_t first, std::int64_t count, bool cached) {
+      Batch batch({{target.begin() + first, target.begin() + first + count + 1}}, false);
+      for (auto& position : batch.positions) position += static_cast<std::int32_t>(first);
+      batch.add_sources(source, false);
+      model::Step step{*runner.exec, &store, batch.micro, DType::f32, 0, plan::Pass::evaluate, 0, 0};
+      step.lists = &runner.lists;
+      if (cached) step.past = {&past, 1};
+      std::vector<float> out(static_cast<std::size_t>(m.stored_vocabulary()));
+      runner.decoder.logits(step, runner.saved, count - 1, base::View::of(out.data(), {1, m.stored_vocabulary()}));
+      if (cached) cache.length += count;
+      return out;
+    };
+    constexpr std::int64_t beginning = 4;
+    for (std::int64_t end = beginning; end <= target_length; ++end) {
+      const auto whole = logits_of(0, end, false);
+      const auto one = end == beginning ? logits_of(0, end, true) : logits_of(end - 1, 1, true);
+      for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(one[i], whole[i], 2e-5) << end << " " << i;
+    }
+  }
 }
 
 // An encoder sees the whole source: a token's change reaches all targets, also those before its place.
