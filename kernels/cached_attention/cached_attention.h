@@ -22,6 +22,8 @@ struct CachedAttention {
   double scale;        // of scores
   base::View out;      // [1, heads*d]
   double softcap = 0;  // as in AttentionShape
+  // [heads, t] in the dtype of statistics, or absent: added to the scores behind the cap.
+  base::ConstView bias = {};
 };
 void cached_attention(tensor::Exec& exec, const CachedAttention& attention);
 

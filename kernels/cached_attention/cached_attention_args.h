@@ -8,6 +8,7 @@ namespace trainyard::kernels {
 
 struct CachedAttentionArgs {
   ConstMat q, k, v;
+  ConstMat bias;  // empty: none
   Mat out;
   Mat scores;  // [heads, t]
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;

@@ -13,6 +13,7 @@ template <class T> void one_head(const CachedAttentionArgs& a, int64_t h) {
   const int64_t t = a.k.rows, d = a.head_dim, column = h / (a.heads / a.kv_heads) * d;
   const T* q = a.q.row<T>(0) + h * d;
   F* scores = a.scores.row<F>(h);
+  const F* bias = a.bias.empty() ? nullptr : a.bias.row<F>(h);
   F top = -static_cast<F>(__builtin_inf());
   for (int64_t j = 0; j < t; ++j) {
     const T* k = a.k.row<T>(j) + column;
@@ -24,6 +25,7 @@ template <class T> void one_head(const CachedAttentionArgs& a, int64_t h) {
     scores[j] = static_cast<F>(a.scale) * product.total();
     if (a.softcap != 0)
       scores[j] = static_cast<F>(a.softcap * __builtin_tanh(static_cast<double>(scores[j]) / a.softcap));
+    if (bias != nullptr) scores[j] += bias[j];
     top = scores[j] > top ? scores[j] : top;
   }
   for (int64_t j = 0; j < t; ++j) scores[j] = exp_of(scores[j] - top);

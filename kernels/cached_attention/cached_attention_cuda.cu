@@ -11,6 +11,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) cached_attenti
   const std::int64_t h = blockIdx.x, t = a.k.rows, d = a.head_dim, column = h / (a.heads / a.kv_heads) * d;
   const T* q = a.q.row<T>(0) + h * d;
   F* scores = a.scores.row<F>(h);
+  const F* bias = a.bias.empty() ? nullptr : a.bias.row<F>(h);
   F top = -1e30f;
   for (std::int64_t j = threadIdx.x; j < t; j += row_threads) {
     const T* k = a.k.row<T>(j) + column;
@@ -18,6 +19,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) cached_attenti
     for (std::int64_t c = 0; c < d; ++c) s += static_cast<F>(widen(q[c])) * static_cast<F>(widen(k[c]));
     s *= static_cast<F>(a.scale);
     if (a.softcap != 0) s = static_cast<F>(a.softcap) * tanh_of(s / static_cast<F>(a.softcap));
+    if (bias != nullptr) s += bias[j];
     scores[j] = s;
     top = s > top ? s : top;
   }

@@ -23,9 +23,11 @@ DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::ConstView x
   require_shape(y, x.rows(), x.cols(), "dropout");
   if (residual) require_shape(residual, x.rows(), x.cols(), "residual");
   TRAINYARD_ASSERT(d.probability >= 0 && d.probability < 1, "dropout probability {}", d.probability);
-  TRAINYARD_ASSERT(d.first_row >= 0, "dropout from row {}", d.first_row);
-  TRAINYARD_ASSERT(d.probability == 0 || (x.cols() <= base::dropout_channels && d.sequence <= base::dropout_positions),
-                   "dropout over {} channels and {} positions", x.cols(), d.sequence);
+  TRAINYARD_ASSERT(d.first_row >= 0 && d.first_channel >= 0 && d.first_channel % 4 == 0,
+                   "dropout from row {} and channel {}", d.first_row, d.first_channel);
+  TRAINYARD_ASSERT(d.probability == 0 ||
+                       (d.first_channel + x.cols() <= base::dropout_channels && d.sequence <= base::dropout_positions),
+                   "dropout over {} channels and {} positions", d.first_channel + x.cols(), d.sequence);
   return {.x = mat(x),
           .residual = mat(residual),
           .y = mat(y),
@@ -37,6 +39,7 @@ DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::ConstView x
           .samples = d.samples,
           .sequence = d.sequence,
           .first_row = d.first_row,
+          .first_quad = static_cast<std::uint64_t>(d.first_channel / 4),
           .active = d.probability > 0,
           .threads = exec.threads()};
 }

@@ -18,6 +18,7 @@ struct Dropout {
   const std::uint64_t* samples = nullptr;  // global ordinals, one for each sequence; must live until the work is done
   std::int64_t sequence = 0;               // T: row r of a micro-batch is position r % T of sequence r / T
   std::int64_t first_row = 0;              // row 0 of the views is this row of the micro-batch
+  std::int64_t first_channel = 0;          // column 0 of the views is this channel; a multiple of 4
 };
 
 // All views are [n, h]; input and output may be the same view. With probability 0 these are a plain copy or addition.

@@ -15,6 +15,7 @@ struct DropoutArgs {
   std::uint64_t seed = 0, site = 0;
   const std::uint64_t* samples = nullptr;
   std::int64_t sequence = 1, first_row = 0;
+  std::uint64_t first_quad = 0;  // a quad is four channels
   int active = 0;
   int threads = 1;
 };

@@ -28,7 +28,8 @@ template <class T> void drop_row(const DropoutArgs& a, int64_t r) {
   }
   const int64_t row = a.first_row + r;
   const std::uint64_t base = (a.samples[row / a.sequence] << base::dropout_sample_shift) +
-                             (static_cast<std::uint64_t>(row % a.sequence) << base::dropout_position_shift);
+                             (static_cast<std::uint64_t>(row % a.sequence) << base::dropout_position_shift) +
+                             a.first_quad;
   const auto drop = [&](int64_t c0, int64_t m, const auto& dropped) {
     StripOut<T> to(y + c0, m);
     for (int64_t c = 0; c < m; c += 4) {

@@ -23,7 +23,7 @@ template <class F> __device__ __forceinline__ Kept<F> kept_of(const DropoutArgs&
     const auto [sequence, position] = place_of(a.first_row + r, a.sequence);
     const auto row = (a.samples[sequence] << base::dropout_sample_shift) +
                      (static_cast<std::uint64_t>(position) << base::dropout_position_shift);
-    kept.words = philox_words(a.seed, a.site, row + static_cast<std::uint64_t>(quad));
+    kept.words = philox_words(a.seed, a.site, row + a.first_quad + static_cast<std::uint64_t>(quad));
   }
   return kept;
 }

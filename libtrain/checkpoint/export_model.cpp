@@ -294,6 +294,12 @@ std::string kept_config(const nlohmann::json& provenance, const ExportResult& re
   return config == before ? text : config.dump(2) + "\n";
 }
 
+// The model with the token that begins a decoder's inputs: of the run's data, if the model does not name it.
+plan::ModelConfig with_start(plan::ModelConfig m, const DocumentIds& ids) {
+  if (plan::has_encoder(m) && m.decoder_start < 0 && ids.end >= 0 && ids.end < m.vocabulary) m.decoder_start = ids.end;
+  return m;
+}
+
 }  // namespace
 
 ExportResult export_model(const Reader& source, const std::string& destination, const ExportOptions& options) try {
@@ -304,10 +310,11 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
         "reshard-checkpoint --merge adds them to the weights; convert-checkpoint --to peft writes them alone");
   ExportResult result;
   const auto& record = state.provenance;
-  result.family = &family_of(state.model, recorded_model_type(record));
-  result.dtype = options.dtype.value_or(state.dtype);
-  auto config = config_of(*result.family, state.model, weight_type(result.dtype).in_config, result.notes);
   const auto ids = document_ids_of(record);
+  const auto model = with_start(state.model, ids);
+  result.family = &family_of(model, recorded_model_type(record));
+  result.dtype = options.dtype.value_or(state.dtype);
+  auto config = config_of(*result.family, model, weight_type(result.dtype).in_config, result.notes);
   if (ids.end >= 0) config["eos_token_id"] = ids.end;
   if (ids.begin >= 0) config["bos_token_id"] = ids.begin;
   if (!has_other_tokenizer(record)) give_token_ids(record, config);
@@ -326,7 +333,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   if (auto warning = work.warning(); !warning.empty()) result.warnings.push_back(std::move(warning));
   if (work.files().size() > 1)
     base::write_file(folder.path() + "/" + io::safetensors_index_name, work.index().dump(2) + "\n");
-  const auto kept = kept_config(record, result, state.model);
+  const auto kept = kept_config(record, result, model);
   base::write_file(folder.path() + "/" + config_name, kept.empty() ? config.dump(2) + "\n" : kept);
   result.companions = tokens.write(folder.path(), result.warnings);
   folder.publish();

@@ -7,6 +7,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/blocks/layer.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <fmt/format.h>
@@ -28,8 +29,17 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 bool of_layers(const char* pattern) { return std::string_view(pattern).find("{}") != std::string_view::npos; }
 bool of_experts(const char* pattern) { return std::string_view(pattern).find("[]") != std::string_view::npos; }
 
-std::string their_name(const char* pattern, const std::string& prefix, std::int64_t layer, std::int64_t expert = 0) {
-  return replaced(replaced(replaced(pattern, "@", prefix), "{}", std::to_string(layer)), "[]", std::to_string(expert));
+std::string their_name(const char* pattern, const plan::ModelConfig& model, const std::string& prefix,
+                       std::int64_t layer, std::int64_t expert = 0) {
+  auto name = replaced(replaced(pattern, "@", prefix), "{}", std::to_string(plan::layer_in_tower(model, layer)));
+  name = replaced(replaced(name, "{gate}", "_0"), "{up}", plan::is_gated(model) ? "_1" : "");
+  return replaced(name, "[]", std::to_string(expert));
+}
+
+// Whether a line of the table is for the layer.
+bool is_for(const char* pattern, const plan::ModelConfig& model, std::int64_t layer) {
+  if (!plan::has_encoder(model) || !of_layers(pattern)) return true;
+  return std::string_view(pattern).starts_with(plan::is_in_encoder(model, layer) ? "encoder." : "decoder.");
 }
 
 constexpr WeightTypeName weight_types[] = {{base::DType::f32, "f32", "F32", "float32", 4},
@@ -46,7 +56,8 @@ std::vector<ForeignTensor> foreign_tensors(const Family& family, const plan::Mod
   std::vector<ForeignTensor> all;
   const auto add = [&](const ForeignRule& rule, std::int64_t layer, std::int64_t expert, const std::string& ours) {
     ForeignTensor t;
-    t.name = their_name(rule.theirs, prefix, layer, expert);
+    if (!is_for(rule.theirs, model, layer)) return;
+    t.name = their_name(rule.theirs, model, prefix, layer, expert);
     t.transposed = rule.layout == ForeignRule::Layout::transposed;
     if (rule.layout == ForeignRule::Layout::by_head) t.head_rows = model.head_dim();
     for (const auto* pattern : rule.ours) {
@@ -95,7 +106,7 @@ std::vector<ForeignTensor> foreign_tensors(const Family& family, const plan::Mod
 std::vector<std::string> their_names(const char* pattern, const plan::ModelConfig& model, const std::string& prefix) {
   std::vector<std::string> names;
   for (std::int64_t layer = 0; layer < (of_layers(pattern) ? model.layers : 1); ++layer)
-    names.push_back(their_name(pattern, prefix, layer));
+    if (is_for(pattern, model, layer)) names.push_back(their_name(pattern, model, prefix, layer));
   return names;
 }
 

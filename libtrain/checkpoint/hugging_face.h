@@ -19,8 +19,10 @@
 namespace trainyard::checkpoint {
 
 // One line of the table. In `theirs`, "@" is the family's prefix, "{}" the number of the layer and "[]" the number of
-// the expert; in `ours`, "{}" is "layers.07" and "[]" is "03". The line is skipped where the model has none of `ours`
-// (biases, the head of a tied model, experts of another layer).
+// the expert; in `ours`, "{}" is "layers.07" and "[]" is "03". In a model with an encoder a line for layers is for
+// those of the part with whose name `theirs` begins, "encoder" or "decoder"; they are numbered in their part, and "{}"
+// is "encoder.layers.07". "wi{up}" and "wi{gate}" are T5's names, which depend on the activation. The line is skipped
+// where the model has none of `ours` (biases, the head of a tied model, experts of another layer).
 struct ForeignRule {
   const char* theirs;
   // transposed: theirs is [in, out], ours is [out, in]. by_head: theirs has the rows of the first head of each of
@@ -51,6 +53,7 @@ struct Family {
   // config.json of such a model, without what all families share. A model belongs to the family if `model` reads the
   // same model from it, so it may be called with any model.
   nlohmann::ordered_json (*config)(const plan::ModelConfig& model);
+  std::vector<ForeignTwin> copies = {};  // of all models: other names under which files hold a tensor once more
 };
 const std::vector<Family>& families();
 

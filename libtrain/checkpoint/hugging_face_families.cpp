@@ -26,6 +26,14 @@ std::vector<std::string> type_names() {
   return names;
 }
 
+// Models that look like a family's, and are not.
+const char* difference_of_relative(const std::string& type) {
+  if (type == "umt5") return ": unlike t5, each of its layers has a table of relative positions";
+  if (type == "longt5") return ": unlike t5, its encoder attends to blocks, or to blocks and summaries";
+  if (type == "switch_transformers") return ": unlike t5, it has experts, whose gate is of another kind";
+  return "";
+}
+
 // The settings of a model that only training reads, and that a config.json may lack.
 bool only_trains(const std::string& key) {
   static const std::set<std::string> of_experts = {"experts-capacity-factor", "experts-evaluation-capacity-factor",
@@ -33,7 +41,7 @@ bool only_trains(const std::string& key) {
                                                    "experts-noise",           "experts-placement",
                                                    "experts-balance-over",    "experts-balance-loss",
                                                    "experts-z-loss",          "experts-bias-rate"};
-  return key.starts_with("dropout-") || of_experts.contains(key);
+  return key.starts_with("dropout-") || key == "initial-values" || of_experts.contains(key);
 }
 
 std::vector<std::int64_t> of_all_layers(const std::vector<std::int64_t>& windows, std::int64_t layers) {
@@ -174,10 +182,10 @@ const char* activation_name(const plan::ModelConfig& m) {
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all{gpt2_family(),   llama_family(), mistral_family(), qwen2_family(),
-                                       qwen3_family(),  phi3_family(),  olmo2_family(),   gemma2_family(),
-                                       gemma3_family(), neox_family(),  mixtral_family(), qwen3_moe_family(),
-                                       olmoe_family(),  bert_family(),  roberta_family()};
+  static const std::vector<Family> all{
+      gpt2_family(),  llama_family(),  mistral_family(), qwen2_family(), qwen3_family(),   phi3_family(),
+      olmo2_family(), gemma2_family(), gemma3_family(),  neox_family(),  mixtral_family(), qwen3_moe_family(),
+      olmoe_family(), bert_family(),   roberta_family(), t5_family(),    mt5_family()};
   return all;
 }
 
@@ -188,8 +196,9 @@ ForeignModel model_of_config(const nlohmann::json& config, const std::string& na
   for (const auto& family : families())
     if (type == family.model_type) found.family = &family;
   if (found.family == nullptr)
-    throw base::InputError(fmt::format("{}: model_type {} is not supported", where, base::excerpt(type)),
-                           fmt::format("supported are {}", fmt::join(type_names(), ", ")));
+    throw base::InputError(
+        fmt::format("{}: model_type {} is not supported{}", where, base::excerpt(type), difference_of_relative(type)),
+        fmt::format("supported are {}", fmt::join(type_names(), ", ")));
   std::vector<std::string> objections, unknown;
   found.model = found.family->model(config, where, objections, unknown);
   found.model.name = name;

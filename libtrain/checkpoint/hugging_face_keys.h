@@ -97,5 +97,7 @@ Family gemma3_family();
 Family neox_family();
 Family bert_family();
 Family roberta_family();
+Family t5_family();
+Family mt5_family();
 
 }  // namespace trainyard::checkpoint

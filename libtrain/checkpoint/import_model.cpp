@@ -69,7 +69,8 @@ struct Source {
   void find_tensors(const std::string& prefix);
   // The name under which a tied model may hold the tensor alone; the same name if there is none.
   std::string name_of_twin(const std::string& tensor, const std::string& prefix) const;
-  void require_equal(const std::string& table, const std::string& twin) const;
+  enum class Twin { of_head, copy };
+  void require_equal(const std::string& table, const std::string& twin, Twin kind) const;
 };
 
 std::string name_of_model(const std::string& folder) {
@@ -91,17 +92,23 @@ Source::Source(const std::string& path_, const std::vector<std::string>& ignored
 }
 
 std::string Source::name_of_twin(const std::string& tensor, const std::string& prefix) const {
-  if (is.model.tied)
-    for (const auto& twin : is.family->tied)
-      if (their_names(twin.of, is.model, prefix).front() == tensor)
-        return their_names(twin.name, is.model, prefix).front();
-  return tensor;
+  const auto one_of = [&](const std::vector<ForeignTwin>& twins) {
+    for (const auto& twin : twins)
+      if (their_names(twin.of, is.model, prefix).front() == tensor) {
+        auto name = their_names(twin.name, is.model, prefix).front();
+        if (files.tensors().contains(name)) return name;
+      }
+    return tensor;
+  };
+  const auto copy = one_of(is.family->copies);
+  return copy != tensor || !is.model.tied ? copy : one_of(is.family->tied);
 }
 
 void Source::find_tensors(const std::string& prefix) {
   tensors = foreign_tensors(*is.family, is.model, parameters, prefix);
   const auto& all = files.tensors();
   std::set<std::string> expected;
+  std::map<std::string, std::string> names;  // of the tensors of the list, in the file
   std::vector<std::string> missing, unknown, shapes, types;
   for (const auto& t : tensors) {
     auto found = all.find(t.name);
@@ -111,7 +118,7 @@ void Source::find_tensors(const std::string& prefix) {
       missing.push_back(t.name);
       continue;
     }
-    expected.insert(found->first);
+    expected.insert(found->first), names[t.name] = found->first;
     const auto& held = *found->second.tensor;
     if (held.shape != t.shape)
       shapes.push_back(
@@ -127,11 +134,20 @@ void Source::find_tensors(const std::string& prefix) {
   };
   pass_over(is.family->ignored, [](const auto&) {});
   pass_over(is.family->unused, [&](const auto& name) { unused.push_back(name); });
-  std::vector<std::pair<std::string, std::string>> twins;
-  if (is.model.tied)
-    for (const auto& twin : is.family->tied)
-      pass_over({twin.name},
-                [&](const auto& name) { twins.emplace_back(name, their_names(twin.of, is.model, prefix).front()); });
+  struct Twins {
+    std::string name, of;
+    Twin kind;
+  };
+  std::vector<Twins> twins;
+  const auto find_twins = [&](const std::vector<ForeignTwin>& of_family, Twin kind) {
+    for (const auto& twin : of_family)
+      pass_over({twin.name}, [&](const auto& name) {
+        const auto of = names.find(their_names(twin.of, is.model, prefix).front());
+        if (of != names.end()) twins.push_back({name, of->second, kind});
+      });
+  };
+  find_twins(is.family->copies, Twin::copy);
+  if (is.model.tied) find_twins(is.family->tied, Twin::of_head);
   for (const auto& [name, place] : all)
     if (!expected.contains(name)) unknown.push_back(base::excerpt(name));
   std::vector<std::string> lines;
@@ -145,7 +161,7 @@ void Source::find_tensors(const std::string& prefix) {
                     is.family->model_type, fmt::join(lines, "; ")),
         fmt::format("nothing was written; do config.json and the tensors belong to one model, and is it a {}?",
                     is.family->architecture));
-  for (const auto& [name, of] : twins) require_equal(of, name);
+  for (const auto& [name, of, kind] : twins) require_equal(of, name, kind);
 }
 
 bool may_be_untied(const Family& family) {
@@ -154,7 +170,7 @@ bool may_be_untied(const Family& family) {
 }
 
 // A tied model has one table for both occurrences; some files hold it twice. Requires that both are equal.
-void Source::require_equal(const std::string& table, const std::string& twin) const {
+void Source::require_equal(const std::string& table, const std::string& twin, Twin kind) const {
   const auto &a = files.tensors().at(table), &b = files.tensors().at(twin);
   const auto *one = weight_type_in_safetensors(a.tensor->dtype), *other = weight_type_in_safetensors(b.tensor->dtype);
   bool equal = other != nullptr && a.tensor->shape == b.tensor->shape;
@@ -171,6 +187,10 @@ void Source::require_equal(const std::string& table, const std::string& twin) co
     read(b, *other, at, n, others.data());
     equal = std::memcmp(values.data(), others.data(), base::size(n) * 4) == 0;
   }
+  if (!equal && kind == Twin::copy)
+    throw base::InputError(fmt::format("{}: {} and {} hold other values, and a {} has one table for both", path, table,
+                                       twin, is.family->model_type),
+                           "remove one of them: the other serves both");
   if (!equal)
     throw base::InputError(fmt::format("{}: config.json ties the head to {} ({}), but {} ({}) holds other values", path,
                                        table, a.tensor->dtype, twin, b.tensor->dtype),

@@ -311,7 +311,7 @@ SetReading reading_of(const RunSetup& s) {
           .seed = s.config.seed,
           .masking = s.masking,
           .denoising = s.denoising,
-          .start = s.index.end_of_document};
+          .start = s.plan.model.decoder_start >= 0 ? s.plan.model.decoder_start : s.index.end_of_document};
 }
 
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {

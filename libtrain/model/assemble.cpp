@@ -69,8 +69,10 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
     (alone_behind ? s.behind : s.norm).emplace(m, flat_group, prefix + "_norm");
     if (plan::has_norm_behind(m) && !alone_behind) s.behind.emplace(m, flat_group, prefix + "_post_norm");
   }
-  const auto adapter = plan::has_adapter(m) ? std::optional(place.occurrences.at(1)) : std::nullopt;
-  const LayerGroups groups(place.occurrences.at(0), adapter);
+  LayerGroups groups{place.occurrences.at(0)};
+  std::size_t next = 1;  // as plan::LayerKind::occurrences orders them
+  if (plan::has_adapter(m)) groups.adapter = place.occurrences.at(next++);
+  if (plan::has_relative_positions(m)) groups.relative_positions = place.occurrences.at(next);
   if (plan::is_post_norm(m)) return std::make_unique<PostNormLayer>(m, flat_group.name, groups, std::move(sublayers));
   return std::make_unique<ResidualLayer>(m, flat_group.name, groups, std::move(sublayers));
 }

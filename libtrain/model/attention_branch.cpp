@@ -33,7 +33,8 @@ AttentionBranch::AttentionBranch(const BranchSpec& spec)
     : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.flat_group)), norm_(spec.model, spec.flat_group),
       output_weight_(plan::index_of(spec.flat_group, "attention.output.weight")),
       output_bias_(plan::find_index(spec.flat_group, "attention.output.bias")),
-      probabilities_(spec.flat_group.name + ".attention", spec.model.dropout_attention), adapters_(spec) {}
+      probabilities_(spec.flat_group.name + ".attention", spec.model.dropout_attention), relative_(spec.model),
+      adapters_(spec) {}
 
 AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths& w) {
   return {qkv.columns(0, w.q), qkv.columns(w.q, w.kv), qkv.columns(w.q + w.kv, w.kv)};
@@ -47,7 +48,7 @@ AttentionBranch::Heads AttentionBranch::seen(const SavedSet& t, const plan::Widt
 }
 
 // Dropout sites are counted from the first head of all tensor-parallel ranks.
-kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
+kernels::AttentionShape AttentionBranch::geometry(const Step& step, const RelativeBias::Expanded& bias) const {
   const plan::Widths w(model_, step.collectives->ranks());
   kernels::AttentionShape a;
   a.batch = step.micro.batch(), a.sequence = step.micro.sequence();
@@ -62,7 +63,7 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
     a.visibility = step.lists->of(layer_, first_head);
   }
   a.visibility.causal = model_.attention.causal, a.visibility.window = model_.attention.window_tokens.at(0);
-  a.softcap = model_.attention.softcap;
+  a.softcap = model_.attention.softcap, a.bias = bias.bias.data;
   if (step.micro.key_end) a.key_end = step.micro.key_end.ptr<std::int32_t>();
   return a;
 }
@@ -93,20 +94,24 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
   if (norm_.exists()) norm_.sum_squares(step, t);
   norm_and_rotate(step, lease, t);
   const auto heads = seen(t, w);
-  if (step.past.empty())
-    kernels::attention_forward(step.exec, {.shape = geometry(step),
-                                           .q = heads.q,
-                                           .k = heads.k,
-                                           .v = heads.v,
-                                           .document_start = step.micro.document_start,
-                                           .out = t["attended"],
-                                           .lse = t["logsumexp"]});
+  if (step.past.empty()) attend(step, heads, t["attended"], t["logsumexp"]);
   else attend_to_cache(step, heads, t["attended"], t["logsumexp"]);
   adapters_.begin_inputs(step, "o", t["attended"], t);
   if (!output) return;
   shared_forward(step, t["attended"], lease.weight(output_weight_),
                  output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w, output);
   adapters_.add_inputs(step, "o", t, output);
+}
+
+void AttentionBranch::attend(Step& step, const Heads& heads, base::View attended, base::View logsumexp) const {
+  tensor::ArenaScope scope(step.exec.scratch());
+  kernels::attention_forward(step.exec, {.shape = geometry(step, relative_.expand(step)),
+                                         .q = heads.q,
+                                         .k = heads.k,
+                                         .v = heads.v,
+                                         .document_start = step.micro.document_start,
+                                         .out = attended,
+                                         .lse = logsumexp});
 }
 
 // Stores the new keys and values. A first pass is then ordinary attention; later ones attend to their caches.
@@ -120,18 +125,14 @@ void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View
                      "{} tokens behind {} in a context of {}", n, past.length, model_.context);
     past.keep(step.exec, layer_, heads.k.row_range(s * n, n), heads.v.row_range(s * n, n));
   }
-  auto shape = geometry(step);
-  if (step.past[0]->length == 0)
-    return kernels::attention_forward(step.exec, {.shape = shape,
-                                                  .q = heads.q,
-                                                  .k = heads.k,
-                                                  .v = heads.v,
-                                                  .document_start = step.micro.document_start,
-                                                  .out = attended,
-                                                  .lse = logsumexp});
-  shape.batch = 1;
-  for (std::int64_t s = 0; s < sequences; ++s)
-    step.past[base::size(s)]->attend(step.exec, layer_, shape, heads.q.row_range(s, 1), attended.row_range(s, 1));
+  if (step.past[0]->length == 0) return attend(step, heads, attended, logsumexp);
+  for (std::int64_t s = 0; s < sequences; ++s) {
+    tensor::ArenaScope scope(step.exec.scratch());
+    const auto& past = *step.past[base::size(s)];
+    auto shape = geometry(step, relative_.expand_last(step, past.length + 1));
+    shape.batch = 1;
+    past.attend(step.exec, layer_, shape, heads.q.row_range(s, 1), attended.row_range(s, 1));
+  }
 }
 
 void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,
@@ -153,7 +154,9 @@ void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, co
                                 : step.exec.scratch().allocate(step.dtype, {g.d_qkv.rows(), w.q});
     kernels::linear_backward_input(step.exec, g.d_output, lease.weight(output_weight_), d_attended);
     adapters_.backward_inputs(step, {.target = "o", .dy = g.d_output, .x = t["attended"], .dx = d_attended}, t);
-    kernels::attention_backward(step.exec, {.shape = geometry(step),
+    const auto bias = relative_.expand(step);
+    const auto d_bias = relative_.gradient_place(step, bias);
+    kernels::attention_backward(step.exec, {.shape = geometry(step, bias),
                                             .q = heads.q,
                                             .k = heads.k,
                                             .v = heads.v,
@@ -163,7 +166,9 @@ void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, co
                                             .dout = d_attended,
                                             .dq = d_heads.q,
                                             .dk = d_heads.k,
-                                            .dv = d_heads.v});
+                                            .dv = d_heads.v,
+                                            .d_bias = d_bias});
+    relative_.fold(step, bias, d_bias);
   }
   if (plan::is_rotary(model_)) {
     kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, rotary(w.heads));

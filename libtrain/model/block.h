@@ -140,6 +140,9 @@ struct Step {
   // The weights of a layer's adapters, and in backward where their gradients go, while the layer runs.
   const params::Lease* adapter = nullptr;
   const params::Grads* adapter_gradients = nullptr;
+  // The same of the table of relative positions.
+  const params::Lease* relative_positions = nullptr;
+  const params::Grads* relative_positions_gradients = nullptr;
   const AttentionLists* lists = nullptr;  // set if a layer has block-sparse attention (plan::is_sparse)
   // i64 on the device, a row for each layer with experts in the whole model (kernels/gate_record). Training adds what
   // its gates did. Empty: not wanted, or another tensor-parallel rank records it.

@@ -18,7 +18,8 @@ std::vector<plan::Occurrence> of_embedding(const plan::ModelConfig& m, const std
 
 BridgeBlock::BridgeBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
                          const std::vector<plan::Occurrence>& occurrences)
-    : model_(model), embedding_(model, flat_groups, of_embedding(model, occurrences), "decoder.embedding") {
+    : model_(model), dropout_("encoder.norm", model.dropout_final_norm),
+      embedding_(model, flat_groups, of_embedding(model, occurrences), "decoder.embedding") {
   if (!plan::has_final_norm(model)) return;
   norm_.emplace(model, flat_groups.at(0), "norm");
   normed_ = occurrences.at(0);
@@ -30,7 +31,9 @@ void BridgeBlock::forward(Step& step, Flow& flow, Saved& saved) {
     const PassTensors t(plan::bridge_tensors(model_, shape_of(step), step.pass), step, saved);
     norm_->forward(step, lease, flow.source, *t);
   }
-  tensor::copy(step.exec, flow.source, flow.memory);
+  if (dropout_.active(step))
+    kernels::dropout_forward(step.exec, dropout_.of(step_of_source(step)), flow.source, flow.memory);
+  else tensor::copy(step.exec, flow.source, flow.memory);
   flow.main = flow.target;
   embedding_.forward(step, flow, saved);
 }
@@ -39,6 +42,8 @@ void BridgeBlock::backward(Step& step, Flow& flow, Saved& saved) {
   embedding_.backward(step, flow, saved);
   flow.main = flow.source;
   kernels::cast(step.exec, flow.memory_gradient, flow.main);
+  if (dropout_.active(step))
+    kernels::dropout_backward(step.exec, dropout_.of(step_of_source(step)), flow.main, flow.main);
   if (!norm_) return;
   const auto lease = step.store->lease(*normed_);
   auto grads = step.store->grads(*normed_);

@@ -27,6 +27,7 @@ class BridgeBlock : public Block {
   plan::ModelConfig model_;
   std::optional<plan::Occurrence> normed_;
   std::optional<NormPart> norm_;
+  DropoutSite dropout_;  // behind the norm
   EmbeddingBlock embedding_;
 };
 

@@ -10,8 +10,9 @@
 
 namespace trainyard::model {
 
-// Sites: "embedding", "layers.07.attention", "layers.07.attention_residual", "layers.07.ffn_residual"; purpose
-// "dropout". The names are keys of random numbers, so they are part of the numerics.
+// Sites: "embedding", "layers.07.attention", "layers.07.attention_residual", "layers.07.ffn",
+// "layers.07.ffn_residual", "encoder.norm", "head.norm"; purpose "dropout". The names are keys of random numbers, so
+// they are part of the numerics.
 class DropoutSite {
  public:
   DropoutSite(const std::string& name, double probability)
@@ -23,6 +24,10 @@ class DropoutSite {
   kernels::Dropout of(const Step& step) const {
     const auto first_row = step.collectives->first_row(step.micro.batch() * step.micro.sequence());
     return {probability(step), step.seed, site_, step.micro.sample_keys(), step.micro.sequence(), first_row};
+  }
+  // For all rows of a tensor whose columns ranks divide, of which this rank has those from `first` on.
+  kernels::Dropout of_columns(const Step& step, std::int64_t first) const {
+    return {probability(step), step.seed, site_, step.micro.sample_keys(), step.micro.sequence(), 0, first};
   }
 
  private:

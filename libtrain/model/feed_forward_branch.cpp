@@ -10,6 +10,7 @@
 #include "libtrain/plan/spec/widths.h"
 
 #include <optional>
+#include <string>
 
 namespace trainyard::model {
 
@@ -29,13 +30,15 @@ std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const st
 FeedForwardBranch::FeedForwardBranch(const BranchSpec& spec, const std::string& name)
     : model_(spec.model), names_(name), inner_indices_(inner_indices(spec, name)), inner_(inner_indices_),
       down_weight_(plan::index_of(spec.flat_group, name + ".down.weight")),
-      down_bias_(plan::find_index(spec.flat_group, name + ".down.bias")), adapters_(spec) {}
+      down_bias_(plan::find_index(spec.flat_group, name + ".down.bias")),
+      dropout_(spec.flat_group.name + "." + name, spec.model.dropout_ffn), adapters_(spec) {}
 
 void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   const plan::Widths w(model_, step.collectives->ranks());
   {
     tensor::ArenaScope scope(step.exec.scratch());
     inner_forward(step, lease, all_rows(step, t["normed"]), t);
+    drop(step, t[names_.activated]);
   }
   adapters_.begin_inputs(step, "down", t[names_.activated], t);
   if (!output) return;
@@ -57,7 +60,7 @@ void FeedForwardBranch::inner_forward(Step& step, const params::Lease& lease, ba
   if (adapters_.has("up")) {
     inner_.forward(step.exec, lease, normed, inner);
     adapters_.add_outputs(step, normed, {{"up", inner}}, t);
-    return make_again(step, t);
+    return activate(step, t);
   }
   const auto& up = inner_indices_.front();
   kernels::linear_activation_forward(step.exec, {.form = activation_form(model_),
@@ -74,7 +77,19 @@ void FeedForwardBranch::gate(Step& step, const SavedSet& t) const {
                          t[names_.inner].columns(width, width), t[names_.activated]);
 }
 
+// The rank has columns of all rows.
+void FeedForwardBranch::drop(Step& step, base::View columns) const {
+  if (!dropout_.active(step)) return;
+  const auto dropout = dropout_.of_columns(step, step.collectives->rank() * columns.cols());
+  kernels::dropout_forward(step.exec, dropout, columns, columns);
+}
+
 void FeedForwardBranch::make_again(Step& step, const SavedSet& t) const {
+  activate(step, t);
+  drop(step, t[names_.activated]);
+}
+
+void FeedForwardBranch::activate(Step& step, const SavedSet& t) const {
   if (gated()) gate(step, t);
   else kernels::activation_forward(step.exec, activation_form(model_), t[names_.inner], t[names_.activated]);
 }
@@ -96,6 +111,7 @@ void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease
   const auto width = d_activated.cols();
   kernels::linear_backward_input(step.exec, d_output, lease.weight(down_weight_), d_activated);
   adapters_.backward_inputs(step, {.target = "down", .dy = d_output, .x = t[names_.activated], .dx = d_activated}, t);
+  drop(step, d_activated);  // the adjoint is the same product
   if (!gated()) return kernels::activation_backward(step.exec, activation_form(model_), inner, d_activated, d_inner);
   kernels::gated_backward(step.exec, {.form = activation_form(model_),
                                       .gate = inner.columns(0, width),
@@ -110,7 +126,9 @@ void FeedForwardBranch::input_gradients(Step& step, const params::Lease& lease, 
   auto& workspace = step.exec.scratch();
   const auto inner = t[names_.inner], activated = t[names_.activated];
   const auto d_inner = workspace.allocate(step.dtype, {inner.rows(), inner.cols()});
-  const auto d_activated = gated() ? workspace.allocate(step.dtype, {inner.rows(), activated.cols()}) : base::View{};
+  const auto d_activated = plan::has_activated_gradient(model_)
+                               ? workspace.allocate(step.dtype, {inner.rows(), activated.cols()})
+                               : base::View{};
   backward_to_inner(step, lease, all_rows(step, d_output), t, d_activated, d_inner);
   inner_.input_gradient(step, lease, d_inner, plan::Widths(model_, step.collectives->ranks()), d_normed);
   tensor::copy(step.exec, d_inner, inner);

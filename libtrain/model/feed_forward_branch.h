@@ -32,7 +32,9 @@ class FeedForwardBranch : public Branch {
 
  private:
   void inner_forward(Step& step, const params::Lease& lease, base::View normed, const SavedSet& tensors) const;
+  void activate(Step& step, const SavedSet& tensors) const;
   void gate(Step& step, const SavedSet& tensors) const;
+  void drop(Step& step, base::View columns) const;
   void down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output, const SavedSet& t) const;
   void backward_to_inner(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
                          base::View d_activated, base::View d_inner) const;
@@ -42,6 +44,7 @@ class FeedForwardBranch : public Branch {
   std::vector<FusedLinear::Indices> inner_indices_;  // up, or gate and up
   FusedLinear inner_;
   int down_weight_, down_bias_;
+  DropoutSite dropout_;  // of what the activation makes
   Adapters adapters_;
 };
 

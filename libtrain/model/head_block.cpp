@@ -167,7 +167,7 @@ struct HeadBlock::Loss {
 
 HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::FlatGroup>& flat_groups,
                      const std::vector<plan::Occurrence>& occurrences)
-    : model_(model) {
+    : model_(model), dropout_("head.norm", model.dropout_final_norm) {
   if (!flat_groups.empty()) own_ = occurrences.front();
   if (model.tied) tied_ = occurrences.back();
   else table_ = plan::index_of(flat_groups.front(), "weight");
@@ -203,6 +203,7 @@ base::View HeadBlock::rows(Step& step, const std::optional<params::Lease>& own, 
   if (norm_) norm_->forward(step, *own, stream, t.norm);
   else if (normed) kernels::copy(step.exec, stream, normed);
   const auto x = normed ? normed : stream;
+  finish(step, x);
   if (!transform_norm_) return x;
   kernels::linear_activation_forward(step.exec,
                                      {.form = activation_form(model_),
@@ -213,6 +214,16 @@ base::View HeadBlock::rows(Step& step, const std::optional<params::Lease>& own, 
                                       .y = t.transform["input"]});
   transform_norm_->make_again(step, *own, t.transform);
   return t.transform["normed"];
+}
+
+void HeadBlock::finish(Step& step, base::View rows) const {
+  if (dropout_.active(step)) kernels::dropout_forward(step.exec, dropout_.of(step), rows, rows);
+  if (plan::scales_head(model_)) kernels::scale(step.exec, rows, model_.head_scale);
+}
+
+void HeadBlock::finish_backward(Step& step, base::View gradient) const {
+  if (plan::scales_head(model_)) kernels::scale(step.exec, gradient, model_.head_scale);
+  if (dropout_.active(step)) kernels::dropout_backward(step.exec, dropout_.of(step), gradient, gradient);
 }
 
 void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
@@ -249,6 +260,7 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
                 table_grads.gradient(tied_ ? 0 : table_), bias_ < 0 ? base::View{} : grads.gradient(bias_));
   if (tied_) table_grads.commit();
   if (transform_norm_) backward_transform(step, *leases.own, grads, t["normed"], u, flow.main);
+  finish_backward(step, flow.main);
   if (norm_) norm_->backward(step, *leases.own, norm_->gradients(grads), flow.main, t, flow.main);
   if (own_) grads.commit();
 }

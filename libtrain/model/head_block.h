@@ -2,6 +2,7 @@
 // fixed chunks of tokens.
 #pragma once
 
+#include "libtrain/model/dropout_site.h"
 #include "libtrain/model/norm_part.h"
 
 #include <functional>
@@ -53,6 +54,8 @@ class HeadBlock : public Block {
   struct Pushed;
   std::vector<plan::SavedTensor> transform_tensors(const Step& step) const;
   base::View rows(Step& step, const std::optional<params::Lease>& own, base::View stream, const Pushed& t) const;
+  void finish(Step& step, base::View rows) const;               // dropout and scale, in place
+  void finish_backward(Step& step, base::View gradient) const;  // the adjoint
   void backward_transform(Step& step, const params::Lease& own, const params::Grads& grads, base::View x,
                           const SavedSet& tensors, base::View d_stream) const;
   void backward_loss(Step& step, base::View d_normed, base::View normed, const Leases& leases, base::View d_table,
@@ -60,6 +63,7 @@ class HeadBlock : public Block {
   plan::ModelConfig model_;
   std::optional<plan::Occurrence> own_, tied_;
   std::optional<NormPart> norm_, transform_norm_;
+  DropoutSite dropout_;                                   // behind the final norm
   int table_ = -1;                                        // index of head.weight; -1 when tied
   int transform_ = -1, transform_bias_ = -1, bias_ = -1;  // of a masked head; -1 where there is none
 };

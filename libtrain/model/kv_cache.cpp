@@ -6,6 +6,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/scratch.h"
 #include "libtrain/plan/cost/attention_lists.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/tile_list.h"
@@ -80,7 +81,10 @@ std::int64_t KvCache::scratch_bytes(const plan::ModelConfig& model, std::int64_t
   const auto lists = plan::attention_list_bytes(model, plan::longest_sequence(model));
   const auto gathered = lists > 0 ? 2 * base::aligned(model.context * model.kv_heads * model.head_dim() * 4) : 0;
   const auto output = base::aligned(texts * model.hidden * 4);  // the output of attention, which its layer holds
-  return lists + gathered + output + plan::cached_attention_scratch_bytes(model.context, model.heads, 4);
+  const auto bias = plan::has_relative_positions(model)
+                        ? base::aligned(model.relative_buckets * 4) + base::aligned(model.heads * model.context * 4)
+                        : 0;
+  return lists + gathered + output + bias + plan::cached_attention_scratch_bytes(model.context, model.heads, 4);
 }
 
 void KvCache::keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v) {
@@ -99,6 +103,9 @@ void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::Atte
   const auto& list = s.visibility.by_queries;
   if (list.begin == nullptr) {
     const auto begin = begin_of_window(s.visibility, length), rows = length + 1 - begin;
+    base::View bias;
+    if (s.bias != nullptr)
+      bias = {const_cast<void*>(s.bias), base::accumulation_of(q.dtype), {s.heads, rows}, q.device};
     return kernels::cached_attention(exec, {.q = q,
                                             .k = k.row_range(begin, rows),
                                             .v = v.row_range(begin, rows),
@@ -106,8 +113,10 @@ void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::Atte
                                             .kv_heads = s.kv_heads,
                                             .scale = s.scale,
                                             .out = out,
-                                            .softcap = s.softcap});
+                                            .softcap = s.softcap,
+                                            .bias = bias});
   }
+  TRAINYARD_ASSERT(s.bias == nullptr, "a bias of scores, and lists in layer {}", layer);
   TRAINYARD_ASSERT(!exec.on_gpu(), "the lists of a text's cache are read on the host");
   // Copies the rows that are seen side by side: once for all heads, or for each head with a list of its own.
   const auto attend_heads = [&](std::int64_t first, std::int64_t heads) {

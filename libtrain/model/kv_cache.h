@@ -26,7 +26,7 @@ struct KvCache {
   // Stores the rows of a pass, [n, kv_heads * head_dim]; keys are already rotated.
   void keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v);
   // Attention of the query at position `length`, whose own row is stored already. It sees the rows that
-  // shape.visibility lets it see.
+  // shape.visibility lets it see. shape.bias is of the distances from it to each of them, [heads, length + 1].
   void attend(tensor::Exec& exec, std::int64_t layer, const kernels::AttentionShape& shape, base::View q,
               base::View out) const;
 

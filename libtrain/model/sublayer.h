@@ -26,59 +26,65 @@ struct Sublayer {
   }
 };
 
-// The flat groups that a layer leases and commits while it runs: its own, and the one of its adapters. With adapters
-// its own is frozen.
-class LayerGroups {
- public:
-  LayerGroups(plan::Occurrence own, std::optional<plan::Occurrence> adapter) : own_(own), adapter_(adapter) {}
+// The flat groups that a layer leases and commits while it runs: its own, the one of its adapters, and the table of
+// relative positions of its tower. With adapters its own is frozen.
+struct LayerGroups {
+  plan::Occurrence own;
+  std::optional<plan::Occurrence> adapter = {}, relative_positions = {};
 
   class Leases {
    public:
-    Leases(Step& step, const LayerGroups& groups) : step_(step), own_(step.store->lease(groups.own_)) {
-      if (groups.adapter_) adapter_.emplace(step.store->lease(*groups.adapter_));
+    Leases(Step& step, const LayerGroups& groups)
+        : step_(step), own_(step.store->lease(groups.own)), adapter_(more(step, groups.adapter)),
+          relative_positions_(more(step, groups.relative_positions)) {
       step.adapter = adapter_ ? &*adapter_ : nullptr;
+      step.relative_positions = relative_positions_ ? &*relative_positions_ : nullptr;
     }
-    ~Leases() { step_.adapter = nullptr; }
+    ~Leases() { step_.adapter = step_.relative_positions = nullptr; }
     Leases(const Leases&) = delete;
     Leases& operator=(const Leases&) = delete;
     const params::Lease& own() const { return own_; }
 
    private:
+    static std::optional<params::Lease> more(Step& step, const std::optional<plan::Occurrence>& occurrence) {
+      return occurrence ? std::optional(step.store->lease(*occurrence)) : std::nullopt;
+    }
     Step& step_;
     params::Lease own_;
-    std::optional<params::Lease> adapter_;
+    std::optional<params::Lease> adapter_, relative_positions_;
   };
   class Gradients {
    public:
     Gradients(Step& step, const LayerGroups& groups)
-        : step_(step), own_(groups.adapter_ ? params::Grads() : step.store->grads(groups.own_)) {
-      if (groups.adapter_) adapter_.emplace(step.store->grads(*groups.adapter_));
+        : step_(step), own_(groups.adapter ? params::Grads() : step.store->grads(groups.own)),
+          adapter_(more(step, groups.adapter)), relative_positions_(more(step, groups.relative_positions)) {
       step.adapter_gradients = adapter_ ? &*adapter_ : nullptr;
+      step.relative_positions_gradients = relative_positions_ ? &*relative_positions_ : nullptr;
     }
-    ~Gradients() noexcept(false) { step_.adapter_gradients = nullptr; }
+    ~Gradients() noexcept(false) { step_.adapter_gradients = step_.relative_positions_gradients = nullptr; }
     Gradients(const Gradients&) = delete;
     Gradients& operator=(const Gradients&) = delete;
     const params::Grads& own() const { return own_; }
     void commit() {
+      if (relative_positions_) relative_positions_->commit();
       if (adapter_) adapter_->commit();
       own_.commit();
     }
 
    private:
+    static std::optional<params::Grads> more(Step& step, const std::optional<plan::Occurrence>& occurrence) {
+      return occurrence ? std::optional(step.store->grads(*occurrence)) : std::nullopt;
+    }
     Step& step_;
     params::Grads own_;
-    std::optional<params::Grads> adapter_;
+    std::optional<params::Grads> adapter_, relative_positions_;
   };
-
- private:
-  plan::Occurrence own_;
-  std::optional<plan::Occurrence> adapter_;
 };
 
 inline bool make_weight_gradients_apart(const plan::ModelConfig& model, const std::vector<Sublayer>& sublayers) {
-  return !plan::has_adapter(model) && std::all_of(sublayers.begin(), sublayers.end(), [](const Sublayer& s) {
-    return s.kind->makes_weight_gradients_apart();
-  });
+  return !plan::has_adapter(model) && !plan::has_relative_positions(model) &&
+         std::all_of(sublayers.begin(), sublayers.end(),
+                     [](const Sublayer& s) { return s.kind->makes_weight_gradients_apart(); });
 }
 
 // Copies the gradients of a norm from its tensor "norm_gradients" to the store's buffers.

@@ -21,7 +21,6 @@
 #include "libtrain/plan/schedule_problems.h"
 #include "libtrain/plan/spec/file_layout.h"
 #include "libtrain/plan/spec/layer_model.h"
-#include "libtrain/plan/spec/limits.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -181,20 +180,6 @@ void ramp_problems(const Plan& p, std::vector<Problem>& out) {
                     p.micro_batch * p.local_accumulation)});
     return;
   }
-}
-
-// Elements with equal counters drop together (kernels/dropout/dropout.h). Attention probabilities have larger counters.
-void dropout_problems(const Plan& p, std::vector<Problem>& out) {
-  if (!drops_rows(p.model)) return;
-  const auto beyond = [&](const std::string& what, std::int64_t value, std::int64_t most) {
-    if (value > most)
-      out.push_back({fmt::format("{} {} with dropout: its random numbers are counted up to {} and would repeat", what,
-                                 value, most),
-                     "set dropout-embedding, dropout-attention-residual and dropout-ffn-residual to 0"});
-  };
-  beyond("a hidden of", p.model.hidden, most_hidden_with_dropout);
-  beyond(base::setting_name("sequence"), p.sequence, most_sequence_with_dropout);
-  beyond(base::setting_name("source-sequence"), p.source_sequence, most_sequence_with_dropout);
 }
 
 // Why t tensor-parallel ranks do not fit the plan's ranks. What the model itself forbids is in plan/blocks/sharing.h,
@@ -440,10 +425,6 @@ bool draws_for_gates(const ModelConfig& m) {
   return has_experts(m) &&
          (e.noise != GateNoise::none ||
           (e.overflow == Overflow::random && (bounded(e.capacity_factor) || bounded(e.evaluation_capacity_factor))));
-}
-
-bool drops_rows(const ModelConfig& m) {
-  return m.dropout_embedding > 0 || m.dropout_attention_residual > 0 || m.dropout_ffn_residual > 0;
 }
 
 std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes, Kernels kernels) {

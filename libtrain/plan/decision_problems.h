@@ -33,6 +33,7 @@ bool draws_for_gates(const ModelConfig& model);
 std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {}, Kernels kernels = Kernels::ours);
 // Adds to `out` what GPU kernels do not accept; nothing for another device. Part of decision_problems.
 void gpu_problems(const Plan& plan, std::vector<Problem>& out);
+void dropout_problems(const Plan& plan, std::vector<Problem>& out);         // of its random numbers
 void gate_problems(const Plan& plan, std::vector<Problem>& out);            // of experts and their gates
 void master_problems(const Plan& plan, std::vector<Problem>& out);          // of --master
 void adapter_layout_problems(const Plan& plan, std::vector<Problem>& out);  // of low-rank adapters

@@ -7,7 +7,7 @@
 namespace trainyard::tensor {
 
 // Version of the structs below and of kernels::GpuKernels. A module of another version is refused.
-inline constexpr int gpu_abi = 25;
+inline constexpr int gpu_abi = 27;
 
 struct GpuInfo {
   char name[256] = {};

@@ -91,6 +91,16 @@ expect 0 "${train[@]}" --init-from bert/checkpoints/step-00000002 --model bert-n
 expect 0 reshard-checkpoint --diff bert-on bert-straight
 printf 'layers = 1\nhidden = 16\nheads = 4\ncontext = 64\n[attention]\nlayout = "sliding"\nblock = 16\n' >window.toml
 "${train[@]}" --model window.toml --output window --steps 1 >/dev/null 2>&1 || fail "no run"
+# A T5: what begins its decoder's inputs in a run is the end of a document, and that goes out.
+expect 0 train --model t5-nano --data data --output t5 --steps 3 --global-batch 4 --sequence 16 --source-sequence 32 --threads 1 --progress never
+expect 0 convert-checkpoint t5 t5-out --to safetensors --json
+[ "$(jq -r '[.model_type, .decoder_start_token_id, .feed_forward_proj] | join(" ")' t5-out/config.json)" = "t5 256 relu" ] || fail "config.json: $(cat t5-out/config.json)"
+expect 0 convert-checkpoint t5-out t5-in --from safetensors
+for one in t5 t5-in; do
+  expect 0 train --evaluate $one --data data --sequence 16 --source-sequence 32 --micro-batch 1 --threads 1 --json
+  jq .loss out >>t5-losses
+done
+[ "$(sort -u t5-losses | wc -l)" = 1 ] || fail "the T5 has other losses: $(tr '\n' ' ' <t5-losses)"
 refused 3 'no gpt2 (attention-layout is "sliding", not "dense"' convert-checkpoint window nope --to safetensors
 
 # A failed write ends the program with an error, and not with a crash at exit.

@@ -49,8 +49,10 @@ constexpr Model models[] = {
     {"gemma3", base::DType::f32, base::DType::f32, "Gemma3ForCausalLM"},
     {"roberta", base::DType::f32, base::DType::f32, "RobertaForMaskedLM"},
     {"bert", base::DType::f32, base::DType::f32, "BertForMaskedLM"},
-    {"bert-new-gelu", base::DType::bf16, base::DType::bf16, "BertForMaskedLM"}  // two files
-};
+    {"bert-new-gelu", base::DType::bf16, base::DType::bf16, "BertForMaskedLM"},  // two files
+    {"t5", base::DType::f32, base::DType::f32, "T5ForConditionalGeneration"},    // eight files
+    {"t5-v1.1", base::DType::bf16, base::DType::bf16, "T5ForConditionalGeneration"},
+    {"mt5", base::DType::f32, base::DType::f32, "MT5ForConditionalGeneration"}};
 
 std::string golden(const Model& model) { return std::string(GOLDEN) + "/" + model.name; }
 
@@ -69,7 +71,9 @@ double worst_of(std::span<const float> logits, const nlohmann::json& row) {
   return worst;
 }
 
-void compare_both_ways(checkpoint::Reader& reader, const nlohmann::json& expected) {
+// Of all positions at once: of models that see both ways, and of models with an encoder, whose decoder reads the token
+// of its beginning and the prompt.
+void compare_whole(checkpoint::Reader& reader, const nlohmann::json& expected) {
   const auto& m = reader.state().model;
   test::PlainStore store(m, base::DType::f32, 0);
   for (std::size_t u = 0; u < store.flat_groups.size(); ++u) {
@@ -79,11 +83,20 @@ void compare_both_ways(checkpoint::Reader& reader, const nlohmann::json& expecte
   }
   store.publish();
   auto window = expected["prompt"].get<std::vector<std::int32_t>>();
+  std::int64_t source = 0;
+  if (m.encoder_layers > 0) window.insert(window.begin(), m.decoder_start);
   const auto n = static_cast<std::int64_t>(window.size());
   window.push_back(0);  // a target that nothing reads
   test::Batch batch({window}, false);
-  batch.end_documents();
-  test::Runner runner(m, {1, n, base::DType::f32, 1});
+  if (m.encoder_layers > 0) {
+    auto tokens = expected["source"].get<std::vector<std::int32_t>>();
+    source = static_cast<std::int64_t>(tokens.size());
+    tokens.push_back(0);
+    batch.add_sources({tokens}, false);
+  } else {
+    batch.end_documents();
+  }
+  test::Runner runner(m, {{.batch = 1, .sequence = n}, {.dtype = base::DType::f32, .threads = 1}, source});
   std::vector<float> logits(static_cast<std::size_t>(m.stored_vocabulary()));
   for (std::int64_t i = 0; i < n; ++i) {
     runner.logits(store, batch, i, base::View::of(logits.data(), {1, m.stored_vocabulary()}));
@@ -110,8 +123,8 @@ TEST(HuggingFace, ImportedModelsComputeWhatTransformersDoes) {
     reader.verify_all();
     EXPECT_EQ(reader.state().model.name, m.name);
     const auto expected = base::parse_json<nlohmann::json>(slurp(golden(m) + "/expected.json"), m.name);
-    if (!reader.state().model.attention.causal) {
-      compare_both_ways(reader, expected);
+    if (!reader.state().model.attention.causal || reader.state().model.encoder_layers > 0) {
+      compare_whole(reader, expected);
       continue;
     }
     generate::LanguageModel model(reader, 1);

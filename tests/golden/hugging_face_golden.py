@@ -5,10 +5,11 @@
     python3 tests/golden/hugging_face_golden.py --check MODEL EXPECTED.json TOLERANCE
 
 Each folder has config.json and its tensors in safetensors, as save_pretrained wrote them, and expected.json: a prompt, the logits behind each
-of its tokens, and, but of models that see both ways, the tokens that follow when the likeliest is always taken; the likeliest leads the next by a margin, so that rounding decides nothing.
+of its tokens, and, but of models that see both ways or have an encoder, the tokens that follow when the likeliest is always taken; the likeliest leads the next by a margin, so that rounding decides nothing.
 --check loads a model with AutoModelForCausalLM or AutoModelForMaskedLM, strictly (no tensor missing, unknown or of another shape), and compares it with such a file:
 what convert-checkpoint exports is judged by it.
 """
+import copy
 import json
 import os
 import shutil
@@ -16,19 +17,22 @@ import sys
 
 import torch
 import transformers
-from transformers import (AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertForMaskedLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,
+from transformers import (AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, BertConfig, BertForMaskedLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,
                           Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Phi3Config,
                           Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, RobertaConfig,
-                          RobertaForMaskedLM)
+                          RobertaForMaskedLM, MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 41
 PROMPT = [7, 3, 38, 0, 21, 21, 40]
 NEW_TOKENS = 12
+SOURCE = [5, 12, 40, 8, 8, 33, 2, 19, 27]  # of models with an encoder, whose decoder then reads 0 and PROMPT
 
 
 def logits_of(model, tokens):
     with torch.no_grad():
+        if model.config.is_encoder_decoder:
+            return model(input_ids=torch.tensor([SOURCE]), decoder_input_ids=torch.tensor([[0] + tokens])).logits[0].to(torch.float32)
         return model(torch.tensor([tokens])).logits[0].to(torch.float32)
 
 
@@ -73,6 +77,16 @@ def roberta(seed, **other):
                                             max_position_embeddings=22, initializer_range=0.3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **other))
 
 
+def t5(seed, config=T5Config, model=T5ForConditionalGeneration, untied=False, **other):
+    torch.manual_seed(seed)
+    shape = dict(d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=3, num_heads=4, vocab_size=VOCABULARY, relative_attention_num_buckets=8,
+                 relative_attention_max_distance=7, dropout_rate=0.0, n_positions=64, pad_token_id=0, decoder_start_token_id=0, eos_token_id=1)
+    made = model(config(**{**shape, **other}))
+    if untied:  # transformers ties new models always, and unties those whose files have a table of the head
+        made.lm_head.weight = torch.nn.Parameter(torch.randn_like(made.lm_head.weight) * 0.3)
+    return made
+
+
 def neox(seed, **other):
     torch.manual_seed(seed)
     return GPTNeoXForCausalLM(GPTNeoXConfig(num_hidden_layers=2, hidden_size=32, num_attention_heads=2, intermediate_size=24, vocab_size=VOCABULARY,
@@ -111,14 +125,18 @@ def make(folder, name, build, dtype=torch.float32, shard=None):
     for seed in range(1, 100):
         model = stir(build(seed)).to(dtype)
         exact = model if dtype == torch.float32 else type(model)(model.config).to(torch.float32).eval()
-        if exact is not model:
+        if exact is not model and model.config.is_encoder_decoder:
+            exact = copy.deepcopy(model).to(torch.float32)  # a new one would be tied
+        elif exact is not model:
             exact.load_state_dict({k: v.to(torch.float32) for k, v in model.state_dict().items()})
-        if sees_both_ways(model):
+        if sees_both_ways(model) or model.config.is_encoder_decoder:
             following, margin = None, 0.0
             break
         following, margin = greedy(exact, PROMPT, NEW_TOKENS)
         if margin > 0.02 and len(set(following)) > 3:
             break
+    if model.config.is_encoder_decoder and model.lm_head.weight is not model.shared.weight:
+        model.config.tie_word_embeddings = False  # as published files have it; version 5 would write true
     model.save_pretrained(place, **({"max_shard_size": shard} if shard else {}))
     for extra in os.listdir(place):
         if extra == "generation_config.json":
@@ -126,15 +144,16 @@ def make(folder, name, build, dtype=torch.float32, shard=None):
     logits = [[float("%.7g" % x) for x in row] for row in logits_of(exact, PROMPT).tolist()]
     with open(os.path.join(place, "expected.json"), "w") as out:
         json.dump({"made_by": "tests/golden/hugging_face_golden.py, transformers " + transformers.__version__, "seed": seed, "prompt": PROMPT,
-                   "logits": logits, **({} if following is None else {"greedy": following})}, out)
+                   "logits": logits, **({"source": SOURCE} if model.config.is_encoder_decoder else {}), **({} if following is None else {"greedy": following})}, out)
         out.write("\n")
     print(name, "seed", seed, "margin %.3f" % margin, following, sum(os.path.getsize(os.path.join(place, f)) for f in os.listdir(place)), "bytes",
           sorted(os.listdir(place)))
 
 
 def loaded(path):
-    both_ways = json.load(open(os.path.join(path, "config.json")))["model_type"] in ("bert", "roberta")
-    model, report = (AutoModelForMaskedLM if both_ways else AutoModelForCausalLM).from_pretrained(path, output_loading_info=True, dtype=torch.float32)
+    kind = json.load(open(os.path.join(path, "config.json")))["model_type"]
+    auto = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM, "mt5": AutoModelForSeq2SeqLM}.get(kind, AutoModelForCausalLM)
+    model, report = auto.from_pretrained(path, output_loading_info=True, dtype=torch.float32)
     wrong = {k: v for k, v in report.items() if v}
     if wrong:
         sys.exit("%s does not load strictly: %s" % (path, wrong))
@@ -198,4 +217,7 @@ if __name__ == "__main__":
                                                 rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0},
                                                                  "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}))
         make(where, "roberta", roberta)
+        make(where, "t5", t5, shard="10KB")
+        make(where, "t5-v1.1", lambda s: t5(s, untied=True, feed_forward_proj="gated-gelu", tie_word_embeddings=False), dtype=torch.bfloat16)
+        make(where, "mt5", lambda s: t5(s, MT5Config, MT5ForConditionalGeneration, untied=True, num_decoder_layers=1, feed_forward_proj="gated-gelu"))
         make(where, "bert-new-gelu", lambda s: bert(s, hidden_act="gelu_new", type_vocab_size=3, layer_norm_eps=1e-5), dtype=torch.bfloat16, shard="6KB")

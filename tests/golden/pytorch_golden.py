@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert; of masked and masked-documents, BERTs that
-learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores; of sandwich, like Gemma 2, inside-post, like OLMo 2, parallel, like GPT-NeoX, and relu, like OPT; and of encoder-gpt2, encoder-llama, encoder-post and encoder-sandwich, the same with an encoder.
+learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks; of head-norm and width-norm, whose heads have norms, other sizes and scaled angles; of windowed-llama, whose layers see a few tokens or all, with a cap of scores; of sandwich, like Gemma 2, inside-post, like OLMo 2, parallel, like GPT-NeoX, and relu, like OPT; and of encoder-gpt2, encoder-llama, encoder-post and encoder-sandwich, the same with an encoder, and encoder-relative and encoder-relative-gated, like T5.
 
     python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
 
@@ -17,6 +17,8 @@ import sys
 import numpy as np
 import torch
 
+from golden_models import (BERT, BOTH_WAYS, COMMON, DECODER, DRAWN, ENCODER, GPT, HEAD_NORM, INSIDE_POST, LLAMA, LONG, LONG_LLAMA, LONG_SOURCE, PARALLEL, POST, RELATIVE,
+                           RELATIVE_GATED, RELU, SANDWICH, SETTING, SHORT_SOURCE, SLIDING, SMOOTH, SPAN, VARIABLE, WIDTH_NORM, frequencies)
 from rules import blocks, hide, philox, site_hash, uniform
 
 
@@ -34,8 +36,22 @@ def is_post(c):
     return c.get("norm_position") == "post"
 
 
+def positions_of(c):
+    return c.get("positions", "learned" if c["norm"] == "layer" else "rotary")
+
+
 def is_rotary(c):
-    return c.get("positions", "learned" if c["norm"] == "layer" else "rotary") == "rotary"
+    return positions_of(c) == "rotary"
+
+
+def relative_bucket(c, distance, bidirectional):
+    """The row of the table for a key that is so many places behind a query (Raffel et al. 2020)."""
+    side = c["relative_buckets"] // (2 if bidirectional else 1)
+    first = side if bidirectional and distance > 0 else 0
+    n, exact = abs(distance) if bidirectional else max(0, -distance), side // 2
+    if n < exact:
+        return first + n
+    return first + min(side - 1, exact + int(math.log(n / exact) / math.log(c["relative_distance"] / exact) * (side - exact)))
 
 
 def activation_of(c):
@@ -115,10 +131,13 @@ def inventory(c, behind_norm=dense_parameters):
     q, kv, residual = c["heads"] * hd, c["kv_heads"] * hd, 0.02 / math.sqrt(2 * c["layers"])
     gpt = c["norm"] == "layer"
     p = {"embedding.tokens.weight": ((c["vocabulary"], h), 0.02)}
-    if not is_rotary(c):
+    if positions_of(c) == "learned":
         for name in ("encoder", "decoder") if encoder_layers(c) else ("embedding",):
             p[name + ".positions.weight"] = ((c["context"] + c.get("position_offset", 0), h), 0.02)
 
+    if positions_of(c) == "relative":
+        for name in ("encoder", "decoder"):
+            p[name + ".relative_positions.weight"] = ((c["relative_buckets"], c["heads"]), 0.02)
     if c.get("segments"):
         p["embedding.segments.weight"] = ((c["segments"], h), 0.02)
 
@@ -163,7 +182,18 @@ def inventory(c, behind_norm=dense_parameters):
         p["head.weight"] = ((c["vocabulary"], h), 0.02)
     if is_masked(c):
         p["head.bias"] = ((c["vocabulary"],), "zeros")
-    return p
+    return {name: (shape, fan_in(c, name, shape, kind)) for name, (shape, kind) in p.items()} if c.get("fan_in") else p
+
+
+def fan_in(c, name, shape, kind):
+    """Standard deviations of T5 (Raffel et al. 2020, and transformers)."""
+    if isinstance(kind, str) or name.endswith(".positions.weight"):
+        return kind
+    if name.endswith("attention.q.weight"):
+        return 1 / math.sqrt(shape[1] * head_size(c)) / (c.get("query_scale") or 1 / math.sqrt(head_size(c)))
+    if name.endswith("relative_positions.weight"):
+        return 1 / math.sqrt(c["hidden"])
+    return 1.0 if name == "embedding.tokens.weight" else 1 / math.sqrt(shape[1])
 
 
 def initial(c, seed, behind_norm=dense_parameters):
@@ -218,7 +248,7 @@ def linear(c, p, x, name):
 def embed(c, p, tokens, positions, tower="embedding"):
     x = p["embedding.tokens.weight"][torch.tensor(tokens)]
     x = x * torch.tensor(c.get("embedding_scale", 1.0), dtype=x.dtype)
-    if not is_rotary(c):
+    if positions_of(c) == "learned":
         x = x + p[tower + ".positions.weight"][torch.tensor(positions + c.get("position_offset", 0))]
     if c.get("segments"):
         x = x + p["embedding.segments.weight"][0]
@@ -249,27 +279,6 @@ def visible(c, layer, start):
     if "attention" not in c:
         return there[None]
     return there[None] & torch.tensor(blocks(c["attention"], is_causal(c), layer, c["heads"], len(start)))
-
-
-def frequencies(c, width):
-    """Of the pairs of `width` rotated channels, and the factor of cosines and sines."""
-    r = c.get("rotary", {})
-    plain = c["rotary_base"] ** (-torch.arange(width // 2, dtype=torch.float64) * 2 / width)
-    kind, factor = r.get("scaling", "none"), r.get("factor", 1)
-    if kind == "none":
-        return plain, 1.0
-    if kind == "linear":
-        return plain / factor, 1.0
-    if kind == "llama3":
-        length = 2 * math.pi / plain
-        smooth = (r["original"] / length - r["low"]) / (r["high"] - r["low"])
-        between = (1 - smooth) * plain / factor + smooth * plain
-        scaled = torch.where(length > r["original"] / r["low"], plain / factor, between)
-        return torch.where(length < r["original"] / r["high"], plain, scaled), 1.0
-    at = [width * math.log(r["original"] / (turns * 2 * math.pi)) / (2 * math.log(c["rotary_base"])) for turns in (32, 1)]
-    low, high = max(math.floor(at[0]), 0), min(math.ceil(at[1]), width - 1)
-    ramp = ((torch.arange(width // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
-    return plain / factor * ramp + plain * (1 - ramp), 0.1 * math.log(factor) + 1
 
 
 def attention(c, p, layer, x, start, positions):
@@ -305,6 +314,10 @@ def attention(c, p, layer, x, start, positions):
     scores = torch.einsum("ihd,jhd->hij", q, k) * (c.get("query_scale") or 1 / math.sqrt(hd))
     if c.get("softcap"):
         scores = c["softcap"] * torch.tanh(scores / c["softcap"])
+    if positions_of(c) == "relative":
+        both, places = layer < encoder_layers(c), range(T)
+        rows = torch.tensor([[relative_bucket(c, j - i, both) for j in places] for i in places])
+        scores = scores + p[("encoder" if both else "decoder") + ".relative_positions.weight"][rows].permute(2, 0, 1)
     scores = scores.masked_fill(~visible(c, layer, start), float("-inf")).softmax(-1)
     a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, heads * hd)
     return linear(c, p, a, l + "attention.output")
@@ -376,7 +389,7 @@ def source_of(c, step, sequence_index, length, target_start):
 
 
 def adamw(p, run_):
-    decays = lambda name, v: v.dim() == 2 and not name.startswith("embedding.") and not name.endswith(".positions.weight")
+    decays = lambda name, v: v.dim() == 2 and not name.startswith("embedding.") and not name.endswith("positions.weight")
     decay = [v for k, v in p.items() if decays(k, v)]
     keep = [v for k, v in p.items() if not decays(k, v)]
     return torch.optim.AdamW([{"params": decay, "weight_decay": run_["weight_decay"]}, {"params": keep, "weight_decay": 0.0}],
@@ -427,33 +440,6 @@ def run(c, run_, dtype):
     return losses, norms, first
 
 
-SETTING = {"seed": 1234, "batch": 3, "sequence": 20, "steps": 10, "learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95,
-           "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
-COMMON = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 131, "context": 24, "norm_epsilon": 1e-5, "rotary_base": 10000.0}
-GPT = {"norm": "layer", "kv_heads": 4, "ffn": 96, "biases": True, "tied": True, "document_mask": False}
-POST = dict(GPT, norm_position="post", activation="gelu_erf")
-BERT = dict(POST, embedding_norm=True, segments=2, head="masked")
-LLAMA = {"norm": "rms", "kv_heads": 2, "ffn": 80, "biases": False, "tied": False, "document_mask": True}
-HEAD_NORM = dict(LLAMA, head_size=16, qk_norm="head", biases="qkv",
-                 rotary={"scaling": "llama3", "factor": 4.0, "low": 1.0, "high": 4.0, "original": 24})
-WIDTH_NORM = dict(LLAMA, head_size=4, qk_norm="width", query_scale=0.4,
-                  rotary={"scaling": "yarn", "factor": 4.0, "original": 64, "fraction": 0.5})
-BOTH_WAYS = dict(BERT, causal=False)
-SANDWICH = dict(LLAMA, norm_position="sandwich", norm_offset=1, embedding_scale=math.sqrt(32), logit_softcap=0.5, activation="geglu_tanh", tied=True)
-INSIDE_POST = dict(LLAMA, norm_position="inside_post", activation="geglu_erf")
-PARALLEL = dict(GPT, positions="rotary", parallel_residual=True, activation="relu_squared", tied=False)
-SMOOTH = dict(SETTING, label_smoothing=0.1)
-# Encoders of two layers before decoders of one, and the other way round, with sources that are longer and shorter.
-ENCODER, DECODER = {"layers": 3, "encoder_layers": 2, "decoder_layers": 1}, {"layers": 3, "encoder_layers": 1, "decoder_layers": 2}
-LONG_SOURCE, SHORT_SOURCE = dict(SETTING, source=23), dict(SETTING, source=13)
-RELU = dict(GPT, activation="relu", position_offset=2)
-# Layers after one another have other blocks, heads others yet; the last block of a sequence is not a whole one.
-LONG, LONG_LLAMA, SPAN = dict(SETTING, batch=2, sequence=88), dict(SETTING, batch=2, sequence=75), {"context": 88}
-DRAWN = {"layout": ["bigbird", "longformer"], "block": 16, "window": 1, "random": 1, "global_blocks": "2, 4:5", "per_head": True, "seed": 3}
-SLIDING = {"layout": ["sliding", "fixed"], "block": 16, "window": 2, "local": [2], "patterns": 2, "per_head": True}
-VARIABLE = {"layout": ["dense", "variable"], "block": 16, "window": 3, "local": [1, 2], "global_blocks": "1", "random": 1, "seed": 9}
-
-
 def write(folder, name, page, values, first, first64):
     """page without its tensors: made_by is the path of a script."""
     tensors, offset = [], 0
@@ -496,5 +482,5 @@ if __name__ == "__main__":
     make(where, "sparse-gpt2", dict(COMMON, **GPT, attention=SLIDING) | SPAN, LONG)
     make(where, "sparse-llama", dict(COMMON, **LLAMA, attention=VARIABLE) | SPAN, LONG_LLAMA)
     make(where, "windowed-llama", dict(COMMON, **LLAMA, window_tokens=[4, 0], softcap=0.004))
-    for name, config, setting in (("gpt2", dict(GPT, document_mask=True) | ENCODER, LONG_SOURCE), ("llama", LLAMA | DECODER, SHORT_SOURCE), ("post", POST | DECODER, LONG_SOURCE), ("sandwich", SANDWICH | ENCODER, SHORT_SOURCE)):
+    for name, config, setting in (("gpt2", dict(GPT, document_mask=True) | ENCODER, LONG_SOURCE), ("llama", LLAMA | DECODER, SHORT_SOURCE), ("post", POST | DECODER, LONG_SOURCE), ("sandwich", SANDWICH | ENCODER, SHORT_SOURCE), ("relative", RELATIVE | DECODER, LONG_SOURCE), ("relative-gated", RELATIVE_GATED | ENCODER, SHORT_SOURCE)):
         make(where, "encoder-" + name, COMMON | config, setting)

@@ -101,6 +101,28 @@ TEST(Dropout, ARunOfRowsDropsTheSame) {
         [](DType, const std::vector<MatrixBuffer>&) {});
 }
 
+// A rank's columns of a tensor drop the same elements.
+TEST(Dropout, ARunOfColumnsDropsTheSame) {
+  for (std::int64_t first : {0, 4, 12, 20})
+    sweep(
+        [&](tensor::Exec& exec, DType t) {
+          MatrixBuffer x(t, 15, h, 1), all(t, 15, h), part(t, 15, h);
+          x.fill(1);
+          const kernels::Dropout whole{0.4, seed, site, samples, sequence};
+          auto columns = whole;
+          columns.first_channel = first;
+          kernels::dropout_forward(exec, whole, x.view(), all.view());
+          kernels::dropout_forward(exec, columns, x.view().columns(first, h - first),
+                                   part.view().columns(first, h - first));
+          for (std::int64_t r = 0; r < 15; ++r)
+            for (std::int64_t c = 0; c < h; ++c)
+              if (c < first) part.set(r, c, all(r, c));
+          EXPECT_EQ(part.bytes, all.bytes) << "from column " << first;
+          return std::vector{part};
+        },
+        [](DType, const std::vector<MatrixBuffer>&) {});
+}
+
 TEST(Dropout, KeepsTheShareItPromises) {
   Bench bench(2);
   MatrixBuffer x(DType::f32, 1000, 400), y(DType::f32, 1000, 400);

@@ -220,8 +220,9 @@ TEST(Gpu, AttentionOfACache) {
   compare(
       [](Place& place, DType t) {
         const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
-        MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
-        q.fill(1), k.fill(2), v.fill(3);
+        MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d),
+            biased(t, 1, heads * d), bias(accumulation(t), heads, n);
+        q.fill(1), k.fill(2), v.fill(3), bias.fill(4);
         kernels::cached_attention(place.exec(), {.q = place(q),
                                                  .k = place(k),
                                                  .v = place(v),
@@ -229,8 +230,16 @@ TEST(Gpu, AttentionOfACache) {
                                                  .kv_heads = kv,
                                                  .scale = 0.4,
                                                  .out = place(out)});
+        kernels::cached_attention(place.exec(), {.q = place(q),
+                                                 .k = place(k),
+                                                 .v = place(v),
+                                                 .heads = heads,
+                                                 .kv_heads = kv,
+                                                 .scale = 0.4,
+                                                 .out = place(biased),
+                                                 .bias = place(bias)});
         place.fetch();
-        return Outputs{out};
+        return Outputs{out, biased};
       },
       Same::tolerance, all);
 }

@@ -49,11 +49,23 @@ TEST(OperandTypes, Attention) {
                                           .d_bias = v[10]});
         },
         Rows::some);
-    expect_types("cached_attention", {lead("q", {1, 8}, t), {"k", {3, 4}, t}, {"v", {3, 4}, t}, {"out", {1, 8}, t}},
-                 [](auto& e, const auto& v) {
-                   kernels::cached_attention(
-                       e, {.q = v[0], .k = v[1], .v = v[2], .heads = 2, .kv_heads = 1, .scale = 1, .out = v[3]});
-                 });
+    for (const bool biased : {false, true}) {
+      std::vector<Operand> operands{lead("q", {1, 8}, t), {"k", {3, 4}, t}, {"v", {3, 4}, t}, {"out", {1, 8}, t}};
+      if (biased) operands.push_back({"bias", {2, 3}, g});
+      expect_types(
+          "cached_attention", operands,
+          [&](auto& e, const auto& v) {
+            kernels::cached_attention(e, {.q = v[0],
+                                          .k = v[1],
+                                          .v = v[2],
+                                          .heads = 2,
+                                          .kv_heads = 1,
+                                          .scale = 1,
+                                          .out = v[3],
+                                          .bias = biased ? v[4] : View{}});
+          },
+          biased ? Rows::some : Rows::any);
+    }
     for (const bool inverse : {false, true})
       expect_types(inverse ? "rotary_backward" : "rotary_forward",
                    {{"x", {2, 8}, t, working}, {"positions", {1, 2}, DType::i32}}, [&](auto& e, const auto& v) {

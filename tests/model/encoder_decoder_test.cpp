@@ -1,4 +1,5 @@
 // Encoder-decoder models: finite differences, memory as predicted, bits of recomputation, and what segments see.
+#include "libtrain/model/kv_cache.h"
 #include "tests/model/slope.h"
 #include "tests/model/small_model.h"
 
@@ -65,6 +66,10 @@ TEST(EncoderDecoder, GradientsAreDifferencesOfTheLoss) {
   auto wide = with_encoder(small_llama());
   wide.head_size = 16, wide.biases = plan::Biases::qkv, wide.tied = true, wide.lanes = 2;
   check_gradients(wide, plan::Recompute::none);
+  for (const auto recompute : plan::recomputations) check_gradients(with_inner_dropout(small_relative()), recompute);
+  auto grouped = small_relative(2, 1);
+  grouped.kv_heads = 2, grouped.experts.count = {2}, grouped.experts.balance_loss = 0;
+  check_gradients(grouped, plan::Recompute::layers);
 }
 
 // The high-water marks of a step are what the plan says, for sources that are shorter and longer than targets.
@@ -73,7 +78,8 @@ TEST(EncoderDecoder, MemoryIsAsPredicted) {
     for (const std::int64_t source : {5, 13, 70})
       for (const auto recompute : plan::recomputations)
         for (auto m : {with_encoder(with_dropout(small_gpt2())), with_encoder(small_post(), 2, 2),
-                       with_encoder(small_llama(), 2, 1), with_encoder(with_dropout(small_sandwich()))}) {
+                       with_encoder(small_llama(), 2, 1), with_encoder(with_dropout(small_sandwich())),
+                       with_inner_dropout(small_relative())}) {
           SCOPED_TRACE(m.name + " " + std::to_string(source) + " " + base::name_of(dtype));
           m.context = 80;
           const auto batch = batch_of(m, source > 12, source);
@@ -108,7 +114,8 @@ std::vector<std::vector<double>> gradients_of(const plan::ModelConfig& m, DType 
 }
 
 TEST(EncoderDecoder, RecomputationHasTheSameBits) {
-  for (const auto& m : {with_encoder(with_dropout(small_gpt2()), 2, 3), with_encoder(with_dropout(small_llama()))}) {
+  for (const auto& m : {with_encoder(with_dropout(small_gpt2()), 2, 3), with_encoder(with_dropout(small_llama())),
+                        with_inner_dropout(small_relative(2, 2)), with_inner_dropout(with_encoder(small_gpt2()))}) {
     const auto batch = batch_of(m, true);
     for (const auto dtype : {DType::f32, DType::bf16}) {
       const auto plain = gradients_of(m, dtype, *batch, plan::Recompute::none);
@@ -142,6 +149,40 @@ TEST(EncoderDecoder, SegmentsSeeTheirOwnSource) {
   EXPECT_EQ(logits_at(*before, 3), logits_at(*after, 3));
   EXPECT_NE(logits_at(*before, 6), logits_at(*after, 6));
   EXPECT_EQ(logits_at(*before, 12), logits_at(*after, 12));
+}
+
+// Logits of a target's tokens in one pass, and token after token with the decoder's keys and values in a cache.
+TEST(EncoderDecoder, CachedKeysGiveTheSameLogits) {
+  if (on_gpu()) return;  // caches are read on the host
+  for (const auto& m : {with_encoder(small_llama()), small_relative()}) {
+    SCOPED_TRACE(m.name);
+    const auto source = formula_windows(m.vocabulary, 5, 1, source_length, false);
+    const auto target = formula_windows(m.vocabulary, 3, 1, target_length, false)[0];
+    PlainStore store(m, DType::f32, 3);
+    stir(store);
+    Runner runner(m, {{.batch = 1, .sequence = target_length}, {.threads = 2}, source_length});
+    tensor::Arena memory(tensor::Category::workspace, model::KvCache::bytes(m, DType::f32), test_device());
+    model::KvCache cache(m, DType::f32, memory);
+    auto* past = &cache;
+    const auto logits_of = [&](std::int64_t first, std::int64_t count, bool cached) {
+      Batch batch({{target.begin() + first, target.begin() + first + count + 1}}, false);
+      for (auto& position : batch.positions) position += static_cast<std::int32_t>(first);
+      batch.add_sources(source, false);
+      model::Step step{*runner.exec, &store, batch.micro, DType::f32, 0, plan::Pass::evaluate, 0, 0};
+      step.lists = &runner.lists;
+      if (cached) step.past = {&past, 1};
+      std::vector<float> out(static_cast<std::size_t>(m.stored_vocabulary()));
+      runner.decoder.logits(step, runner.saved, count - 1, base::View::of(out.data(), {1, m.stored_vocabulary()}));
+      if (cached) cache.length += count;
+      return out;
+    };
+    constexpr std::int64_t beginning = 4;
+    for (std::int64_t end = beginning; end <= target_length; ++end) {
+      const auto whole = logits_of(0, end, false);
+      const auto one = end == beginning ? logits_of(0, end, true) : logits_of(end - 1, 1, true);
+      for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(one[i], whole[i], 2e-5) << end << " " << i;
+    }
+  }
 }
 
 // An encoder sees the whole source: a token's change reaches all targets, also those before its place.

@@ -117,6 +117,10 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute, bool label_smoo
 
 TEST(FiniteDifferences, Gpt2) { whole_model(with_dropout(small_gpt2()), plan::Recompute::none); }
 TEST(FiniteDifferences, Llama) { whole_model(with_dropout(small_llama()), plan::Recompute::none); }
+TEST(FiniteDifferences, InnerDropout) {
+  whole_model(with_inner_dropout(small_gpt2()), plan::Recompute::selective);
+  whole_model(with_inner_dropout(small_llama()), plan::Recompute::none);
+}
 TEST(FiniteDifferences, SmoothedLlama) { whole_model(small_llama(), plan::Recompute::none, true); }
 TEST(FiniteDifferences, SmoothedBert) { whole_model(small_bert(), plan::Recompute::none, true); }
 TEST(FiniteDifferences, PostNorm) { whole_model(with_dropout(small_post()), plan::Recompute::none); }

@@ -27,7 +27,7 @@ class PlainStore : public params::ParameterStore {
     bool operator==(const Call&) const = default;
   };
 
-  static constexpr int most_occurrences = 3;  // of a token table: in an encoder, in a decoder and in the head
+  static constexpr int most_occurrences = 4;  // of a table: of tokens 3, of relative positions one in each layer
   enum class Fill { nan, nothing };           // what open() leaves in a gradient
 
   PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed, Fill fill = Fill::nan)

@@ -33,6 +33,17 @@ std::unique_ptr<Batch> batch_of(const Golden& golden, int step) {
   return batch;
 }
 
+// T5 as transformers computes it. The inputs of its decoder begin with token 0.
+std::unique_ptr<Batch> shifted_batch_of(const Golden& golden, int step) {
+  const auto& run = golden.page["run"];
+  const std::int64_t b = run["batch"], vocabulary = golden.model.vocabulary;
+  auto windows = formula_windows(vocabulary, step, b, run["sequence"], false);
+  for (auto& window : windows) window[0] = golden.model.decoder_start;
+  auto batch = std::make_unique<Batch>(windows, false, static_cast<std::uint64_t>(step * b));
+  batch->add_sources(formula_windows(vocabulary, step + 50, b, run["source"], false), false);
+  return batch;
+}
+
 void parity(const std::string& name, base::DType dtype, double loss_tolerance, double gradient_tolerance,
             const char* losses, std::int64_t lanes = 1) {
   Golden golden(name);
@@ -44,7 +55,8 @@ void parity(const std::string& name, base::DType dtype, double loss_tolerance, d
   runner.label_smoothing = run.value("label_smoothing", 0.0);
   Adam adam(store);
   for (int s = 0; s < run["steps"].get<int>(); ++s) {
-    const auto result = runner.train(store, *batch_of(golden, s));
+    const auto batch = golden.model.decoder_start >= 0 ? shifted_batch_of(golden, s) : batch_of(golden, s);
+    const auto result = runner.train(store, *batch);
     const double loss = result.loss_sum / static_cast<double>(result.targets),
                  want = golden.page[losses][static_cast<std::size_t>(s)];
     EXPECT_NEAR(loss, want, loss_tolerance * want) << name << " step " << s + 1;
@@ -133,7 +145,8 @@ TEST(PyTorch, SparseBf16) {
 }
 
 // Encoder-decoder models, with segments and without.
-const char* const encoders[] = {"encoder-gpt2", "encoder-llama", "encoder-post", "encoder-sandwich"};
+const char* const encoders[] = {"encoder-gpt2",     "encoder-llama",    "encoder-post",
+                                "encoder-sandwich", "encoder-relative", "encoder-relative-gated"};
 TEST(PyTorch, EncodersF32) {
   for (const auto* name : encoders) parity(name, base::DType::f32, 1e-5, 1e-4, "losses");
 }
@@ -143,13 +156,44 @@ TEST(PyTorch, EncodersF64) {
 // With the initial values of the last one, attention to the source is nearly uniform, so what bf16 rounds off is as
 // large as the gradients of its queries and keys.
 TEST(PyTorch, EncodersBf16) {
-  for (const auto* name : {encoders[0], encoders[1], encoders[2]}) parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
+  for (const auto* name : {encoders[0], encoders[1], encoders[2], encoders[4], encoders[5]})
+    parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
+}
+
+const char* const t5_models[] = {"t5", "t5-v1.1"};
+TEST(PyTorch, T5F32) {
+  for (const auto* name : t5_models) parity(name, base::DType::f32, 1e-5, 1e-4, "losses");
+}
+TEST(PyTorch, T5F64) {
+  for (const auto* name : t5_models) parity(name, base::DType::f64, 1e-6, 1e-5, "losses_float64");
+}
+TEST(PyTorch, T5Bf16) {
+  for (const auto* name : t5_models) parity(name, base::DType::bf16, 1e-2, 0.1, "losses");
 }
 
 TEST(PyTorch, InitialValues) {
-  for (const char* name : {"gpt2", "llama", "head-norm", "width-norm", "post", "bert", "masked", "sandwich",
-                           "inside-post", "parallel", "relu", "sparse-bert", "sparse-gpt2", "sparse-llama",
-                           "encoder-gpt2", "encoder-llama", "encoder-post", "encoder-sandwich"})
+  for (const char* name : {"gpt2",
+                           "llama",
+                           "head-norm",
+                           "width-norm",
+                           "post",
+                           "bert",
+                           "masked",
+                           "sandwich",
+                           "inside-post",
+                           "parallel",
+                           "relu",
+                           "sparse-bert",
+                           "sparse-gpt2",
+                           "sparse-llama",
+                           "encoder-gpt2",
+                           "encoder-llama",
+                           "encoder-post",
+                           "encoder-sandwich",
+                           "encoder-relative",
+                           "encoder-relative-gated",
+                           "t5",
+                           "t5-v1.1"})
     compare_initial_values(name);
 }
 

@@ -80,9 +80,26 @@ inline plan::ModelConfig with_encoder(plan::ModelConfig m, std::int64_t encoder 
   return m;
 }
 
+// The same with a bias of relative positions, and scores that are not scaled (Raffel et al. 2020, "T5"). Its activation
+// is smooth, for differences of the loss.
+inline plan::ModelConfig small_relative(std::int64_t encoder = 1, std::int64_t decoder = 2) {
+  auto m = with_encoder(small_llama(), encoder, decoder);
+  m.name = "small-relative";
+  m.positions = plan::Positions::relative, m.relative_buckets = 8, m.relative_distance = 12;
+  m.activation = plan::Activation::geglu_tanh, m.tied = true, m.kv_heads = 4, m.query_scale = 1, m.head_size = 16;
+  return m;
+}
+
 inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2,
   m.dropout_ffn_residual = 0.25;
+  return m;
+}
+
+// T5's places of dropout, and the factor before its head.
+inline plan::ModelConfig with_inner_dropout(plan::ModelConfig m) {
+  m = with_dropout(m);
+  m.dropout_ffn = 0.3, m.dropout_final_norm = 0.2, m.head_scale = 0.6;
   return m;
 }
 

@@ -62,6 +62,25 @@ TEST(TensorRanks, SmoothedLabels) {
       }
 }
 
+// Two towers with sources of their own length, and with tables of relative positions whose heads ranks divide.
+TEST(TensorRanks, Encoders) {
+  const std::int64_t b = 2, t = 64, source = 128;
+  for (const auto& base : {with_encoder(with_inner_dropout(small_gpt2())), with_inner_dropout(small_relative())})
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      auto m = eight_heads(base, 4);
+      Batch batch(formula_windows(m.vocabulary, 0, b, t, true), true, 40);
+      batch.add_sources(formula_windows(m.vocabulary, 5, b, source, true), true);
+      const plan::MicroShape shape{{b, t}, {dtype, 1}, source};
+      const auto want = one_rank(m, shape, batch);
+      for (const int ranks : {2, 4})
+        for (const bool rows : {false, true}) {
+          if (rows && ranks == 4) continue;  // whole blocks of 64 rows are divided
+          expect_same(m, shape, batch, want,
+                      {ranks, rows, plan::recomputations[static_cast<std::size_t>(ranks / 2 + rows) % 3]});
+        }
+    }
+}
+
 TEST(TensorRanks, Small) { small(small_gpt2()); }
 TEST(TensorRanks, SmallBert) { small(small_bert()); }
 TEST(TensorRanks, SmallInsidePost) { small(small_inside_post()); }

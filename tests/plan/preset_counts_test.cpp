@@ -64,6 +64,21 @@ TEST(PresetCounts, AreThoseOfPublishedFiles) {
            {"gemma-2-9b", 9'241'705'984},
            {"gemma-2-27b", 27'227'128'320},
            {"gemma-3-1b", 999'885'952},
+           {"t5-small", 60'506'624},
+           {"t5-base", 222'903'552},
+           {"t5-large", 737'668'096},
+           {"t5-3b", 2'851'598'336},
+           {"t5-11b", 11'307'321'344},
+           {"t5-v1.1-small", 76'961'152},
+           {"t5-v1.1-base", 247'577'856},
+           {"t5-v1.1-large", 783'150'080},
+           {"t5-v1.1-xl", 2'849'757'184},
+           {"t5-v1.1-xxl", 11'135'332'352},
+           {"mt5-small", 300'176'768},
+           {"mt5-base", 582'401'280},
+           {"mt5-large", 1'229'581'312},
+           {"mt5-xl", 3'742'619'648},
+           {"mt5-xxl", 12'921'057'280},
        })
     EXPECT_EQ(count(name), parameters) << name;
 }
@@ -79,6 +94,22 @@ TEST(PresetCounts, OfGemma3AreThoseOfItsReport) {
     EXPECT_NEAR(static_cast<double>(table) / 1e6, embedding, 0.01 * embedding) << name;
     EXPECT_NEAR(static_cast<double>(count(name) - table) / 1e6, others, 0.002 * others) << name;
   }
+}
+
+// Kim et al. (2021), section 4: 0.7, 1.8 and 10 billion parameters. By hand, with h = 1024: a layer has 4 h^2 + 4 h of
+// attention, 8 h^2 + 5 h of its feed-forward part, and 4 h of norms.
+TEST(PresetCounts, OfZcodeFollowItsShape) {
+  const std::int64_t h = 1024, attention = 4 * h * h + 4 * h, feed = 8 * h * h + 5 * h, tables = (250000 + 2 * 512) * h;
+  const auto all = [&](std::int64_t experts) {
+    const auto in_18 = experts == 0 ? feed : experts * feed + experts * h;  // a gate has no bias
+    return 36 * (attention + 4 * h) + 12 * (attention + 2 * h) + 18 * feed + 18 * in_18 + tables + 2 * 2 * h;
+  };
+  EXPECT_EQ(count("zcode-0.7b"), all(0));
+  EXPECT_EQ(count("zcode-1.8b"), all(8));
+  EXPECT_EQ(count("zcode-10b"), all(64));
+  EXPECT_NEAR(static_cast<double>(count("zcode-0.7b")), 0.760e9, 0.001e9);
+  EXPECT_NEAR(static_cast<double>(count("zcode-1.8b")), 1.818e9, 0.001e9);
+  EXPECT_NEAR(static_cast<double>(count("zcode-10b")), 10.28e9, 0.01e9);
 }
 
 }  // namespace preset_counts_test

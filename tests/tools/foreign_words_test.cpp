@@ -40,6 +40,20 @@ TEST(ForeignWords, WordsOfOtherTrainersForStages) {
   EXPECT_EQ(hint("--parallelism.nothing"), "");
 }
 
+TEST(ForeignWords, KeysOfT5) {
+  plan::ModelConfig m;
+  std::vector<std::string> names;
+  for (const auto& f : plan::fields_of(m)) names.push_back(f.name);
+  const auto hint = [&](const char* word) { return foreign_word_hint(word, names, Spelling::keys); };
+  EXPECT_EQ(hint("d_kv"), "here it is head-size");
+  EXPECT_EQ(hint("d_ff"), "here it is ffn");
+  EXPECT_EQ(hint("num_decoder_layers"), "here it is decoder-layers");
+  EXPECT_EQ(hint("relative_attention_num_buckets"), "here it is relative-buckets");
+  EXPECT_EQ(hint("relative_attention_max_distance"), "here it is relative-distance");
+  EXPECT_EQ(hint("feed_forward_proj"), "here it is activation: geglu-tanh is T5's gated-gelu");
+  EXPECT_EQ(hint("decoder_start_token_id"), "here it is decoder-start");
+}
+
 TEST(ForeignWords, OptimizersAreThoseThatThereAre) {
   for (const auto& name : plan::optimizer_names())
     EXPECT_EQ(foreign_word_hint("--" + name, {"optimizer"}, Spelling::flags),

@@ -57,7 +57,9 @@ listed=0
 while IFS=: read -r lanes models; do
   for model in $(sed 's/, since .*//' <<<"$models" | tr -d ','); do
     listed=$((listed + 1))
-    plan --model "$model"
+    source=()
+    case $model in t5-* | mt5-* | zcode-*) source=(--source-sequence 64) ;; esac
+    plan --model "$model" "${source[@]}"
     [ "$(jq ".model.lanes // 1" out)" = "$lanes" ] || fail "$model has $(jq .model.lanes out) lanes, the guide says $lanes"
   done
 done < <(sed -n 's/^- \([0-9]*\) lanes\?: /\1:/p' "$guide/parallelism.md")

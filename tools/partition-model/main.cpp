@@ -90,6 +90,7 @@ struct Published {
 Published published(const plan::ModelConfig& model) {
   if (const auto vocabulary = plan::published_vocabulary(model.name); vocabulary > 0) return {vocabulary, model.name};
   if (model.head == plan::HeadForm::masked) return {plan::published_vocabulary("bert-base"), "BERT"};
+  if (plan::has_relative_positions(model)) return {plan::published_vocabulary("t5-base"), "T5"};
   return model.positions == plan::Positions::rotary ? Published{plan::published_vocabulary("llama-8b"), "Llama 3"}
                                                     : Published{plan::published_vocabulary("gpt2"), "GPT-2"};
 }

@@ -32,12 +32,25 @@ std::int64_t key_value_heads(const ModelConfig& m, const MicroShape& s) {
   return s.batch * Widths(m, s.tensor).kv_heads;
 }
 
+// Of each key from each query, if the model has relative positions.
+std::int64_t distances(const ModelConfig& m, const MicroShape& s) {
+  return has_relative_positions(m) && s.sequence > 0 ? 2 * s.sequence - 1 : 0;
+}
+
+// Borders of buckets, and so many arrays of the rank's heads by distance: the bias, and in backward its gradient.
+std::int64_t relative_bytes(const ModelConfig& m, const MicroShape& s, std::int64_t arrays) {
+  if (!has_relative_positions(m)) return 0;
+  return base::aligned(relative_bucket_rule(m).side() * 4) +
+         arrays * base::aligned(Widths(m, s.tensor).heads * distances(m, s) * base::size_of(s.accumulation()));
+}
+
 std::int64_t attention_backward(const ModelConfig& m, const MicroShape& s) {
+  const auto relative = relative_bytes(m, s, 2);
   if (s.device == base::DeviceKind::cpu)
-    return attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, key_value_heads(m, s),
-                                            s.threads);
-  return gpu_attention_backward_scratch_bytes(s.batch, s.sequence, Widths(m, s.tensor).heads,
-                                              base::size_of(s.accumulation()));
+    return relative + attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads,
+                                                       key_value_heads(m, s), s.threads, distances(m, s));
+  return relative + gpu_attention_backward_scratch_bytes(s.batch, s.sequence, Widths(m, s.tensor).heads,
+                                                         base::size_of(s.accumulation()), distances(m, s));
 }
 
 // From the output's gradient to those of q, k and v: the attended values' gradient lies between.
@@ -78,7 +91,7 @@ void AttentionKind::declare(Declaration& d) const {
   const auto& m = d.model();
   using Shared = Declaration::Shared;
   const auto q = m.query_width(), kv = m.key_value_width();
-  d.weight("attention.q.weight", q, m.hidden, Shared::outputs);
+  d.query_weight("attention.q.weight");
   d.weight("attention.k.weight", kv, m.hidden, Shared::outputs);
   d.weight("attention.v.weight", kv, m.hidden, Shared::outputs);
   const auto bias = [&](const char* name, std::int64_t n, std::optional<ShardedDim> sharded) {
@@ -115,8 +128,9 @@ std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const Micr
 std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
   const Products p(m, s);
   const auto attention =
-      p.on_gpu() ? gpu_attention_forward_scratch_bytes
-                 : attention_forward_scratch_bytes(s.sequence, m.head_dim(), key_value_heads(m, s), s.threads);
+      relative_bytes(m, s, 1) +
+      (p.on_gpu() ? gpu_attention_forward_scratch_bytes
+                  : attention_forward_scratch_bytes(s.sequence, m.head_dim(), key_value_heads(m, s), s.threads));
   return std::max(
       {p.gathered(m.hidden) + std::max(p.fused_forward(qkv(m, s)), adapter_forward_bytes(m, s, "attention", true)),
        adapter_forward_bytes(m, s, "attention", false), query_key_forward_bytes(m, s), rotary(m, s), attention,

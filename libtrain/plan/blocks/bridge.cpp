@@ -26,6 +26,11 @@ std::vector<FlatGroup> BridgeKind::flat_groups(const ModelConfig& m, std::int64_
     positions.positions_table("weight");
     all.push_back(positions.take());
   }
+  if (has_relative_positions(m)) {
+    Declaration positions(m, decoder_relative_positions, Part::bridge);
+    positions.relative_positions_table("weight");
+    all.push_back(positions.take());
+  }
   return all;
 }
 

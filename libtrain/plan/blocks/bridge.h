@@ -7,7 +7,8 @@ namespace trainyard::plan {
 
 // Between the encoder's layers and the decoder's. It makes the encoder's output, which all layers of the decoder attend
 // to: the final norm of its hidden states, if the model has one. And it begins the decoder's hidden states: the rows of
-// the embedding's token table, and positions of the decoder's own. Its shape has both lengths.
+// the embedding's token table, and positions of the decoder's own. A table of relative positions lies here too, but
+// only the decoder's layers use it. Its shape has both lengths.
 class BridgeKind : public BlockKind {
  public:
   std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;

@@ -42,7 +42,7 @@ void CrossAttentionKind::declare(Declaration& d) const {
   const auto& m = d.model();
   using Shared = Declaration::Shared;
   const auto q = m.query_width(), kv = m.key_value_width();
-  d.weight("cross_attention.q.weight", q, m.hidden, Shared::outputs);
+  d.query_weight("cross_attention.q.weight");
   d.weight("cross_attention.k.weight", kv, m.hidden, Shared::outputs);
   d.weight("cross_attention.v.weight", kv, m.hidden, Shared::outputs);
   const auto bias = [&](const char* name, std::int64_t n, std::optional<ShardedDim> sharded) {

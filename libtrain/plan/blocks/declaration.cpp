@@ -12,6 +12,8 @@ namespace trainyard::plan {
 namespace {
 constexpr double spread = 0.02;
 
+double of_inputs(std::int64_t in) { return 1 / std::sqrt(static_cast<double>(in)); }
+
 std::optional<ShardedDim> sharded_of(Declaration::Shared shared) {
   if (shared == Declaration::Shared::none) return {};
   return ShardedDim{shared == Declaration::Shared::outputs ? 0 : 1, Axis::tensor};
@@ -39,12 +41,22 @@ void Declaration::parameter(std::string_view name, std::vector<std::int64_t> sha
 }
 
 void Declaration::weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded) {
-  parameter(name, {out, in}, {Init::Kind::normal, spread}, Decay::yes, sharded_of(sharded));
+  const double deviation = has_fan_in_values(model_) ? of_inputs(in) : spread;
+  parameter(name, {out, in}, {Init::Kind::normal, deviation}, Decay::yes, sharded_of(sharded));
 }
 
 void Declaration::residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded) {
-  parameter(name, {out, in}, {Init::Kind::normal, spread / std::sqrt(2.0 * static_cast<double>(model_.layers))},
-            Decay::yes, sharded_of(sharded));
+  const double deviation =
+      has_fan_in_values(model_) ? of_inputs(in) : spread / std::sqrt(2.0 * static_cast<double>(model_.layers));
+  parameter(name, {out, in}, {Init::Kind::normal, deviation}, Decay::yes, sharded_of(sharded));
+}
+
+// Scores of keys of variance 1 have the variance head_dim (scale |q|)^2, which is to be 1.
+void Declaration::query_weight(std::string_view name) {
+  const double wanted = model_.query_scale > 0 ? of_inputs(model_.head_dim()) / model_.query_scale : 1;
+  const double deviation = has_fan_in_values(model_) ? wanted * of_inputs(model_.hidden) : spread;
+  parameter(name, {model_.query_width(), model_.hidden}, {Init::Kind::normal, deviation}, Decay::yes,
+            sharded_of(Shared::outputs));
 }
 
 void Declaration::bias(std::string_view name, std::int64_t n, Shared sharded) {
@@ -64,12 +76,19 @@ void Declaration::choice_bias(std::string_view name, std::int64_t experts, doubl
 }
 
 void Declaration::vocabulary_table(std::string_view name, Decay decay) {
+  const double deviation = !has_fan_in_values(model_) ? spread : decay == Decay::yes ? of_inputs(model_.hidden) : 1;
   add(name, {model_.vocabulary, model_.hidden}, {model_.stored_vocabulary(), model_.hidden},
-      {Init::Kind::normal, spread}, decay, ShardedDim{0, Axis::tensor});
+      {Init::Kind::normal, deviation}, decay, ShardedDim{0, Axis::tensor});
 }
 
 void Declaration::positions_table(std::string_view name) {
   parameter(name, {model_.context + model_.position_offset, model_.hidden}, {Init::Kind::normal, spread}, Decay::no);
+}
+
+void Declaration::relative_positions_table(std::string_view name) {
+  const double deviation = has_fan_in_values(model_) ? of_inputs(model_.hidden) : spread;
+  parameter(name, {model_.relative_buckets, model_.heads}, {Init::Kind::normal, deviation}, Decay::no,
+            ShardedDim{1, Axis::tensor});
 }
 
 }  // namespace trainyard::plan

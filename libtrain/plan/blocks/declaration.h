@@ -22,16 +22,21 @@ class Declaration {
       : model_(model), flat_group_{std::move(flat_group_name), part, group, {}} {}
 
   // weight: Normal(0, 0.02). residual_weight, for a projection whose output is added to the hidden states: Normal(0,
-  // 0.02 / sqrt(2 layers)). `sharded`: tensor-parallel ranks shard its outputs (column-parallel) or its inputs
-  // (row-parallel).
+  // 0.02 / sqrt(2 layers)). With InitialValues::fan_in both are Normal(0, 1 / sqrt(in)). `sharded`: tensor-parallel
+  // ranks shard its outputs (column-parallel) or its inputs (row-parallel).
   enum class Shared { none, outputs, inputs };
   void weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded = Shared::none);
   void residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared sharded = Shared::none);
+  // Of queries: with InitialValues::fan_in its spread includes the factor that scores do not have (query_scale).
+  void query_weight(std::string_view name);
   void bias(std::string_view name, std::int64_t n, Shared sharded = Shared::none);  // only with Biases::on
   void norm(std::string_view name);  // weight, and with Norm::layer a bias
-  // [vocabulary, hidden], stored rows rounded up to 128, sharded over tensor-parallel ranks.
+  // [vocabulary, hidden], stored rows rounded up to 128, sharded over tensor-parallel ranks. Rows of tokens do not
+  // decay, and are Normal(0, 1) with InitialValues::fan_in; a head's own do.
   void vocabulary_table(std::string_view name, Decay decay);
   void positions_table(std::string_view name);  // [context + position offset, hidden]
+  // [relative buckets, heads], of which tensor-parallel ranks divide the heads.
+  void relative_positions_table(std::string_view name);
   // The gate's bias of choices, [experts], initially zero (Update::Kind::even_load).
   void choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices);
   // Any other parameter. `sharded` is a sharded dim; by default each rank holds the whole parameter.

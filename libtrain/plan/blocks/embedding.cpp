@@ -48,6 +48,18 @@ std::vector<FlatGroup> EmbeddingKind::flat_groups(const ModelConfig& m, std::int
     norm.norm("norm");
     all.push_back(norm.take());
   }
+  if (has_relative_positions(m)) {
+    Declaration positions(m, encoder_relative_positions, Part::input);
+    positions.relative_positions_table("weight");
+    all.push_back(positions.take());
+  }
+  return all;
+}
+
+// No token is looked up in a table of relative positions: layers borrow it.
+std::vector<FlatGroupOccurrence> EmbeddingKind::occurrences(const ModelConfig& m) const {
+  auto all = BlockKind::occurrences(m);
+  if (has_relative_positions(m)) all.pop_back();
   return all;
 }
 

@@ -1,5 +1,5 @@
 // The embedding: the token table, and learned positions, segments and a norm of the sum if the model has them. Each is
-// a flat group.
+// a flat group. With relative positions it also has the table of the encoder's layers.
 #pragma once
 
 #include "libtrain/plan/blocks/block_kind.h"
@@ -12,6 +12,7 @@ inline constexpr const char* token_table_flat_group = "embedding.tokens";
 class EmbeddingKind : public BlockKind {
  public:
   std::vector<FlatGroup> flat_groups(const ModelConfig& model, std::int64_t index) const override;
+  std::vector<FlatGroupOccurrence> occurrences(const ModelConfig& model) const override;
   BlockAccesses accesses(const ModelConfig& model) const override;  // backward leases only the norm
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;

@@ -44,7 +44,9 @@ std::vector<SavedTensor> FeedForwardKind::tensors(const ModelConfig& m, const Mi
   return out;
 }
 
-bool has_activated_gradient(const ModelConfig& m) { return is_gated(m) || has_adapter_on(m, "down"); }
+bool has_activated_gradient(const ModelConfig& m) {
+  return is_gated(m) || has_adapter_on(m, "down") || m.dropout_ffn > 0;
+}
 
 std::int64_t FeedForwardKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
   const Products p(m, s);
@@ -70,8 +72,8 @@ std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, con
 std::int64_t FeedForwardKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const auto width = Widths(m, s.tensor).ffn;
-  return (is_gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width)) + p.gathered(m.hidden) +
-         std::max(p.linear(width, m.hidden), p.fused_inputs(inner(m, s)));
+  return p.rows(is_gated(m) ? 2 * width : width) + (has_activated_gradient(m) ? p.rows(width) : 0) +
+         p.gathered(m.hidden) + std::max(p.linear(width, m.hidden), p.fused_inputs(inner(m, s)));
 }
 
 std::int64_t FeedForwardKind::weight_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {

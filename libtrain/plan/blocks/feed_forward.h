@@ -41,8 +41,8 @@ class FeedForwardKind : public BranchKind {
   FeedForwardNames names_;
 };
 
-// Whether backward needs a place for the gradient of "activated": where a gate's derivative, or a low-rank adapter on
-// the down projection, stands between the product and the gradient of "inner".
+// Whether backward needs a place for the gradient of "activated": where a gate's derivative, dropout, or a low-rank
+// adapter on the down projection stands between the product and the gradient of "inner".
 bool has_activated_gradient(const ModelConfig& model);
 
 }  // namespace trainyard::plan

@@ -151,6 +151,20 @@ std::vector<Segment> segments(const ModelPart& p, const Recomputation& recomputa
   return out;
 }
 
+namespace {
+
+// Whether a segment before this one borrows the flat group.
+bool borrowed_before(const std::vector<Segment>& here, const Segment& segment, const std::string& flat_group) {
+  for (const auto& other : here) {
+    if (other.chunk == segment.chunk && other.part == segment.part && other.first == segment.first) return false;
+    for (const auto& occurrence : other.kind->occurrences(other.model))
+      if (occurrence.borrowed == flat_group) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<std::shared_ptr<const FlatGroup>> borrowed_flat_groups(const ModelPart& p, const Segment& segment) {
   std::vector<std::shared_ptr<const FlatGroup>> out;
   std::vector<Segment> here;  // filled only if something is borrowed: there may be as many segments as layers
@@ -158,6 +172,7 @@ std::vector<std::shared_ptr<const FlatGroup>> borrowed_flat_groups(const ModelPa
     if (occurrence.own >= 0) continue;
     if (here.empty()) here = segments(p);
     if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, occurrence.borrowed); })) continue;
+    if (borrowed_before(here, segment, occurrence.borrowed)) continue;
     for (const auto& other : whole(p.model)) {
       const auto all = shared_flat_groups(other);
       for (const auto& flat_group : *all)

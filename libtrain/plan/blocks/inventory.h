@@ -119,7 +119,8 @@ std::int64_t expert_parameter_count(const ModelConfig& model);
 // The part of all parameters that a token passes: of a layer's experts, as many as the token chooses.
 std::int64_t active_parameter_count(const ModelConfig& model);
 
-// What the blocks of a segment borrow from blocks outside this ModelPart, in the order of their occurrences.
+// What the blocks of a segment borrow from blocks outside this ModelPart and no segment before it borrows, in the order
+// of their occurrences.
 std::vector<std::shared_ptr<const FlatGroup>> borrowed_flat_groups(const ModelPart& part, const Segment& segment);
 
 // The order in which a micro-batch's forward pass uses flat groups, chunk after chunk.

@@ -62,9 +62,9 @@ std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const 
 }
 
 bool LayerKind::makes_weight_gradients_apart(const ModelConfig& m) const {
-  return !has_adapter(m) && std::all_of(m.branches.begin(), m.branches.end(), [](const auto& name) {
-    return branch_kind(name).makes_weight_gradients_apart();
-  });
+  return !has_adapter(m) && !has_relative_positions(m) &&
+         std::all_of(m.branches.begin(), m.branches.end(),
+                     [](const auto& name) { return branch_kind(name).makes_weight_gradients_apart(); });
 }
 
 std::vector<FlatGroup> LayerKind::flat_groups(const ModelConfig& m, std::int64_t index) const {
@@ -95,23 +95,29 @@ std::vector<FlatGroup> LayerKind::held_flat_groups(const ModelConfig& m, std::in
 // As by default, but without the names of their parameters: plans ask often.
 std::vector<FlatGroupOccurrence> LayerKind::occurrences(const ModelConfig& m) const {
   std::vector<FlatGroupOccurrence> all{{0, {}}};
-  if (has_adapter(m)) all.push_back({static_cast<int>(all.size()), {}});
+  int own = 1;
+  if (has_adapter(m)) all.push_back({own++, {}});
+  if (has_relative_positions(m)) all.push_back({-1, relative_positions_flat_group(m)});
   for (const auto& name : m.branches)
-    if (branch_kind(name).has_own_flat_group()) all.push_back({static_cast<int>(all.size()), {}});
+    if (branch_kind(name).has_own_flat_group()) all.push_back({own++, {}});
   return all;
 }
 
-// A branch leases its own flat group while it runs, inside the lease of the layer's group. Adapters are leased as long
-// as the layer's group. Both other groups are frozen then.
+// A branch leases its own flat group while it runs, inside the lease of the layer's group. Adapters and the tower's
+// table of relative positions are leased as long as the layer's group. With adapters all other groups are frozen.
 BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
-  const bool own = std::any_of(m.branches.begin(), m.branches.end(),
-                               [](const auto& b) { return branch_kind(b).has_own_flat_group(); });
-  if (has_adapter(m) && own)
-    return {{0, 1, 2}, {0, 1, 2}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::lease, 2}, {Kind::commit, 1}}};
-  if (has_adapter(m)) return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}}};
-  if (!own) return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
-  return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
+  const auto own = std::count_if(m.branches.begin(), m.branches.end(),
+                                 [](const auto& b) { return branch_kind(b).has_own_flat_group(); });
+  const auto n = 1 + (has_adapter(m) ? 1 : 0) + (has_relative_positions(m) ? 1 : 0) + static_cast<int>(own);
+  BlockAccesses a;
+  for (int occurrence = 0; occurrence < n; ++occurrence) {
+    a.forward.push_back(occurrence), a.evaluation.push_back(occurrence);
+    a.backward.push_back({Kind::lease, occurrence});
+  }
+  for (int occurrence = n; occurrence-- > 0;)
+    if (!has_adapter(m) || occurrence == 1) a.backward.push_back({Kind::commit, occurrence});
+  return a;
 }
 
 std::int64_t LayerKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const {

@@ -186,6 +186,9 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("encoder-layers", m.encoder_layers, "model", "layers of an encoder, to whose output all others attend; 0: none",
     {0, 9999});
   v("decoder-layers", m.decoder_layers, "model", "layers behind an encoder; 0: as many as the encoder has", {0, 9999});
+  v("decoder-start", m.decoder_start, "model",
+    "token with which inputs of the decoder begin, behind an encoder; -1: the end of a document",
+    {-1, static_cast<int>(ranges::vocabulary.high) - 1});
   v("hidden", m.hidden, "model", "width of the residual stream; a multiple of heads, unless head-size is set",
     {1, 1 << 17});
   v("heads", m.heads, "model", "query heads; default for hidden below 256: 4", {1, 4096});
@@ -209,10 +212,16 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
                                 {"inside-post", NormPosition::inside_post},
                                 {"sandwich", NormPosition::sandwich}});
   v("parallel-residual", m.parallel_residual, "model", "all branches of a layer see its input, each by its own norm");
-  v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
-    base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
+  v("positions", m.positions, "model",
+    "a learned table, rotary angles (half-split pairs), or a bias of attention's scores by distance",
+    base::Choices<Positions>{
+        {"learned", Positions::learned}, {"rotary", Positions::rotary}, {"relative", Positions::relative}});
   v("position-offset", m.position_offset, "model", "learned: rows at the beginning of the table that no token uses",
     {0, 1 << 16});
+  v("relative-buckets", m.relative_buckets, "model", "relative: rows of the table of biases, which distances share",
+    {2, most_relative_buckets});
+  v("relative-distance", m.relative_distance, "model", "relative: keys so many tokens away share the last row",
+    {2, most_relative_distance});
   v("embedding-scale", m.embedding_scale, "model", "factor of token embeddings, rounded to the working dtype",
     {1e-6, 1e6});
   v("embedding-norm", m.embedding_norm, "model", "a norm after the sum of the embeddings, before its dropout");
@@ -232,6 +241,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("biases", m.biases, "model", "biases: of all linear layers; of q, k, v; of attention's",
     base::Choices<Biases>{
         {"on", Biases::on}, {"off", Biases::off}, {"qkv", Biases::qkv}, {"attention", Biases::attention}});
+  v("head-scale", m.head_scale, "model", "factor of the head's input, before the product with its table", {1e-6, 1e6});
   v("logit-softcap", m.logit_softcap, "model", "c: logits become c tanh(logits / c); 0: they stay", {0, 1e6});
   v("tied", m.tied, "model", "on: the head uses the token embedding");
   v("dropout-embedding", m.dropout_embedding, "model", "dropout probability, on the embeddings", probability);
@@ -240,6 +250,15 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
     probability);
   v("dropout-ffn-residual", m.dropout_ffn_residual, "model", "dropout probability, on the feed-forward branch",
     probability);
+  v("dropout-ffn", m.dropout_ffn, "model", "dropout probability, inside the feed-forward part, behind its activation",
+    probability);
+  v("dropout-final-norm", m.dropout_final_norm, "model", "dropout probability, on the output of each final norm",
+    probability);
+  v("initial-values", m.initial_values, "model",
+    "spread of weights. fixed: 0.02, less for what is added to the residual stream; fan-in: 1 / sqrt(inputs), and 1 "
+    "for "
+    "the token table",
+    base::Choices<InitialValues>{{"fixed", InitialValues::fixed}, {"fan-in", InitialValues::fan_in}});
   v("lanes", m.lanes, "model", "slices of the sums that tensor-parallel ranks split", ranges::lanes);
   v("norm-epsilon", m.norm_epsilon, "model", "added to the variance in a norm", {1e-12, 1});
   v("norm-offset", m.norm_offset, "model", "0 or 1: a norm multiplies by its weight plus this", {0, 1});

@@ -16,10 +16,26 @@ namespace {
 // Whether version 1 did not have the key from its beginning. In a file without such a key it has its default. A file
 // that is written leaves such a key out if it has its default.
 bool came_later(const base::Field& f) {
-  static const std::set<std::string_view> first = {
-      "name", "layers", "hidden",    "heads",  "kv-heads",   "ffn",          "vocabulary", "context",
-      "norm", "tied",   "positions", "biases", "activation", "norm-epsilon", "rotary-base"};
-  return !first.contains(f.name) && !f.name.starts_with("dropout-");
+  static const std::set<std::string_view> first = {"name",
+                                                   "layers",
+                                                   "hidden",
+                                                   "heads",
+                                                   "kv-heads",
+                                                   "ffn",
+                                                   "vocabulary",
+                                                   "context",
+                                                   "norm",
+                                                   "tied",
+                                                   "positions",
+                                                   "biases",
+                                                   "activation",
+                                                   "norm-epsilon",
+                                                   "rotary-base",
+                                                   "dropout-embedding",
+                                                   "dropout-attention",
+                                                   "dropout-attention-residual",
+                                                   "dropout-ffn-residual"};
+  return !first.contains(f.name);
 }
 
 template <class Json> std::string text_of(const Json& value, base::FieldKind kind) {

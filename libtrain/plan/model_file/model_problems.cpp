@@ -54,6 +54,12 @@ std::vector<std::string> problems(const ModelConfig& m) {
     out.emplace_back("position-offset needs learned positions: leave it out");
   if (m.parallel_residual && m.norm_position != NormPosition::pre)
     out.emplace_back("parallel-residual needs norm-position pre: leave one of them out");
+  if (m.dropout_ffn > 0 && has_experts(m))
+    out.emplace_back("dropout-ffn is not supported with experts: leave one of them out");
+  if (drops_final_norms(m) && !has_final_norm(m))
+    out.emplace_back("dropout-final-norm needs a final norm, and norm-position post has none: leave one of them out");
+  if (m.head == HeadForm::masked && (scales_head(m) || drops_final_norms(m)))
+    out.emplace_back("head masked does not support head-scale and dropout-final-norm: leave them out");
   const auto sliced = [&](const char* what, std::int64_t width) {
     if (width % m.lanes != 0) out.push_back(fmt::format("{} {} is not a multiple of lanes {}", what, width, m.lanes));
   };

@@ -18,7 +18,9 @@ enum class Norm { layer, rms };
 // norm(branch(norm(x))) (Ding et al. 2021, "CogView"; Gemma Team 2024, "Gemma 2"). All but post have a norm before the
 // head.
 enum class NormPosition { pre, post, inside_post, sandwich };
-enum class Positions { learned, rotary };
+// relative: no token has a position; a learned bias of attention's scores depends on the distance of a key from a query
+// (Raffel et al. 2020, section 2.1).
+enum class Positions { learned, rotary, relative };
 // What computes logits from the hidden states. linear: the table alone. masked: a linear layer, the activation and a
 // norm before the table, and a bias for each token after it (Devlin et al. 2019, the head of a masked language model).
 enum class HeadForm { linear, masked };
@@ -30,6 +32,10 @@ enum class Biases { off, on, qkv, attention };
 // RMS norms of queries and of keys before the rotation: of each head, with weights [head_dim] that all heads share
 // (Yang et al. 2025, "Qwen3"), or of the whole width, with weights [width] (OLMo et al. 2024).
 enum class QkNorm { none, head, width };
+// Standard deviations of initial weights. fixed: 0.02, and 0.02 / sqrt(2 layers) for projections whose output is added
+// to the hidden states (Radford et al. 2019). fan_in: 1 / sqrt(inputs), so that scores and branches begin with a
+// variance of about 1, and 1 for the token table (Raffel et al. 2020, and its code).
+enum class InitialValues { fixed, fan_in };
 
 // GPT-2 (Radford et al. 2019): layer norm, learned positions, tanh GELU, biases, tied head, pre-norm.
 // Llama (Touvron et al. 2023): RMS norm, rotary positions (half-split pairs), SwiGLU, grouped-query attention, no
@@ -53,6 +59,9 @@ struct ModelConfig {
   Biases biases = Biases::on;
   bool tied = true;
   double dropout_embedding = 0, dropout_attention = 0, dropout_attention_residual = 0, dropout_ffn_residual = 0;
+  double dropout_ffn = 0;         // of what the activation makes, inside the feed-forward part
+  double dropout_final_norm = 0;  // of the output of a final norm: the head's and an encoder's
+  InitialValues initial_values = InitialValues::fixed;
   std::vector<std::string> branches = {"attention", "ffn"};  // of a layer, in order (plan/blocks/branch_registry.h)
   // Reduction lanes: every sum over heads, over the feed-forward part's inner width and over the vocabulary is divided
   // into so many slices. Each slice is a product of its own, and a binary tree adds them. So tensor-parallel ranks that
@@ -70,12 +79,15 @@ struct ModelConfig {
   bool parallel_residual = false;    // all branches of a layer see its input: x + a(norm_a(x)) + f(norm_f(x))
   double norm_offset = 0;            // a norm multiplies by its weight plus this
   double embedding_scale = 1;        // factor of the token's embedding, rounded to the working dtype
+  double head_scale = 1;             // factor of what the head's table multiplies, rounded to the working dtype
   double logit_softcap = 0;          // c: logits become c tanh(logits / c); 0: they stay
   std::int64_t position_offset = 0;  // first rows of the learned positions that no token uses
+  std::int64_t relative_buckets = 32, relative_distance = 128;  // of relative positions (plan/spec/relative_buckets.h)
   // The first layers, if they are an encoder: they see a whole source sequence, and each of the other layers attends to
   // what they make of it (Vaswani et al. 2017). 0: all layers are a decoder, or with causal = false an encoder alone.
   std::int64_t encoder_layers = 0;
   std::int64_t decoder_layers = 0;  // the layers behind an encoder: layers = encoder_layers + decoder_layers
+  int decoder_start = -1;  // token with which inputs of a decoder behind an encoder begin; -1: end of a document
 
   std::int64_t head_dim() const { return head_size > 0 ? head_size : hidden / heads; }
   std::int64_t query_width() const { return heads * head_dim(); }

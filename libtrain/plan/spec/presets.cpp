@@ -178,6 +178,41 @@ ModelConfig roberta(const std::string& name, PresetShape s) {
   return m;
 }
 
+// An encoder of so many layers before the decoder's.
+ModelConfig with_encoder(ModelConfig m, std::int64_t encoder) {
+  m.encoder_layers = encoder, m.decoder_layers = m.layers - encoder;
+  return m;
+}
+
+// Raffel et al. (2020), "Exploring the limits of transfer learning with a unified text-to-text transformer", version
+// 1.0. `layers` are those of each part; `head` is the width of a head.
+ModelConfig t5(const std::string& name, PresetShape s, std::int64_t head) {
+  auto m = with_encoder(gpt(name, s), s.layers / 2);
+  m.norm = Norm::rms, m.norm_epsilon = 1e-6, m.positions = Positions::relative, m.activation = Activation::relu;
+  m.biases = Biases::off, m.query_scale = 1, m.initial_values = InitialValues::fan_in;
+  m.head_scale = 1 / std::sqrt(static_cast<double>(s.hidden));
+  if (s.hidden != head * s.heads) m.head_size = head;
+  if (s.vocabulary > 0) m.decoder_start = 0;
+  return m;
+}
+
+// Version 1.1, and Xue et al. (2021), "mT5".
+ModelConfig t5_1_1(const std::string& name, PresetShape s) {
+  auto m = t5(name, s, 64);
+  m.activation = Activation::geglu_tanh, m.tied = false, m.head_scale = 1;
+  return m;
+}
+
+// Kim et al. (2021), "Scalable and efficient MoE training for multitask multilingual models": Z-code M3. experts: 0 or
+// so many in every other layer of each part, with random token selection.
+ModelConfig zcode(const std::string& name, std::int64_t experts) {
+  auto m = with_encoder(gpt(name, {36, 1024, 16, 16, 4096, 250000, 512}), 24);
+  if (experts == 0) return m;
+  m = with_experts(m, experts, 1, "1", 2);
+  m.experts.evaluation_capacity_factor = "2", m.experts.overflow = Overflow::random;
+  return m;
+}
+
 // With the published vocabularies.
 const std::vector<ModelConfig>& presets() {
   static const std::vector<ModelConfig> all = {
@@ -248,6 +283,25 @@ const std::vector<ModelConfig>& presets() {
       qwen3_moe("qwen3-235b-a22b", {94, 4096, 64, 4, 12288, 151936, 40960}, 1536),
       olmoe_7b(),
       deepseek_16b(),
+      t5("t5-nano", {4, 32, 4, 4, 128, 0, 64}, 8),
+      t5("t5-small", {12, 512, 8, 8, 2048, 32128, 512}, 64),
+      t5("t5-base", {24, 768, 12, 12, 3072, 32128, 512}, 64),
+      t5("t5-large", {48, 1024, 16, 16, 4096, 32128, 512}, 64),
+      t5("t5-3b", {48, 1024, 32, 32, 16384, 32128, 512}, 128),
+      t5("t5-11b", {48, 1024, 128, 128, 65536, 32128, 512}, 128),
+      t5_1_1("t5-v1.1-small", {16, 512, 6, 6, 1024, 32128, 512}),
+      t5_1_1("t5-v1.1-base", {24, 768, 12, 12, 2048, 32128, 512}),
+      t5_1_1("t5-v1.1-large", {48, 1024, 16, 16, 2816, 32128, 512}),
+      t5_1_1("t5-v1.1-xl", {48, 2048, 32, 32, 5120, 32128, 512}),
+      t5_1_1("t5-v1.1-xxl", {48, 4096, 64, 64, 10240, 32128, 512}),
+      t5_1_1("mt5-small", {16, 512, 6, 6, 1024, 250112, 512}),
+      t5_1_1("mt5-base", {24, 768, 12, 12, 2048, 250112, 512}),
+      t5_1_1("mt5-large", {48, 1024, 16, 16, 2816, 250112, 512}),
+      t5_1_1("mt5-xl", {48, 2048, 32, 32, 5120, 250112, 512}),
+      t5_1_1("mt5-xxl", {48, 4096, 64, 64, 10240, 250112, 512}),
+      zcode("zcode-0.7b", 0),
+      zcode("zcode-1.8b", 8),
+      zcode("zcode-10b", 64),
   };
   return all;
 }
