@@ -17,7 +17,7 @@ namespace trainyard::data {
 // Sample ordinal s is row permutation(s mod count) of epoch s / count, keyed by (seed, epoch), as of a WindowDataset.
 // Each epoch has the same rows in another order.
 // Reads all lengths when it is made. Memory: 4 bytes for a pair and 8 for a row, beside 24 for a pair in ShardReader;
-// while it is made, about 130 bytes for a pair of the largest shard. Only one thread at a time may call fill.
+// while it is made, about 100 bytes for a pair of the largest shard. Only one thread at a time may call fill.
 class PairWindows : public SampledWindows {
  public:
   // UsageError for a row without tokens. InputError if the set is none of pairs, if a document is no pair, or if no
