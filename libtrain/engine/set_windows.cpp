@@ -13,7 +13,7 @@ namespace trainyard::engine {
 
 namespace {
 
-data::WindowDataset::Windows windows_of(const RunSet& set, data::Order order, const SetReading& r, int open) {
+data::WindowDataset::Windows text_windows_of(const RunSet& set, data::Order order, const SetReading& r, int open) {
   return {.sequence = r.sequence,
           .mask = r.mask,
           .order = order,
@@ -64,7 +64,8 @@ SetWindows::SetWindows(const RunSet& set, const std::vector<data::ShardEntry>& s
     windows_ = std::make_unique<data::CorruptedWindows>(set.folder, set.index, split, rows_of(set, order, r, open),
                                                         *r.denoising);
   } else {
-    auto text = std::make_unique<data::WindowDataset>(set.folder, set.index, split, windows_of(set, order, r, open));
+    auto text =
+        std::make_unique<data::WindowDataset>(set.folder, set.index, split, text_windows_of(set, order, r, open));
     if (r.masking) text->hide(*r.masking);
     windows_ = std::move(text);
   }

@@ -95,7 +95,7 @@ void take_tasks(const RunConfig& c, const plan::ModelConfig& model, std::vector<
   for (const auto& set : sets)
     if (set.index.packed_sequence > 0)
       throw base::InputError(base::text("{} is packed for models without an encoder", text_of(set)),
-                             base::text("make it with shard-data, without --pack"));
+                             "make it again with shard-data, and do not pack it");
 }
 
 }  // namespace trainyard::engine
