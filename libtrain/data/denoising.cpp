@@ -7,6 +7,7 @@
 #include "libtrain/base/setting_text.h"
 #include "libtrain/data/masking.h"
 #include "libtrain/data/set_tokenizer.h"
+#include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
 
@@ -42,7 +43,8 @@ SpanCorruption span_corruption_of(const std::string& folder, const SetIndex& ind
   SpanCorruption rule;
   rule.end = index.end_of_document;
   if (const auto set = tokenizer_of_set(folder, index); set.tokenizer) rule.sentinels = named_sentinels(*set.tokenizer);
-  if (rule.sentinels.empty()) rule.sentinels = last_ids(index.vocabulary + new_sentinels, new_sentinels);
+  if (rule.sentinels.empty())
+    rule.sentinels = last_ids(index.vocabulary + plan::usual_sentinels, plan::usual_sentinels);
   return rule;
 }
 

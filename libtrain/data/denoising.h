@@ -4,7 +4,6 @@
 
 #include "libtrain/data/span_corruption.h"
 #include "libtrain/data/text_infilling.h"
-#include "libtrain/plan/spec/objective.h"
 
 #include <cstdint>
 #include <string>
@@ -14,11 +13,9 @@ namespace trainyard::data {
 
 using Denoising = std::variant<SpanCorruption, TextInfilling>;
 
-inline constexpr std::int64_t new_sentinels = plan::usual_sentinels;  // as T5 has
-
 // Span corruption of a set, of T5's rate and mean span. Sentinels are the named ones of the set's tokenizer, where it
-// is available and has some. Otherwise they are 100 new ids behind the set's vocabulary, the last one first: of T5's
-// 32,000 pieces, 32,099 to 32,000.
+// is available and has some. Otherwise they are plan::usual_sentinels new ids behind the set's vocabulary, the last one
+// first: of T5's 32,000 pieces, 32,099 to 32,000.
 SpanCorruption span_corruption_of(const std::string& folder, const SetIndex& index);
 // Text infilling of a set, of mBART's rate and mean span. The mask is that of mask_token_of, and sentences stay in
 // their order.

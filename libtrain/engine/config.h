@@ -57,7 +57,7 @@ struct RunConfig : plan::ParallelLayout, params::OptimizerSettings {
   std::int64_t steps = 100;
   std::uint64_t seed = 1;
   std::string document_mask = "off";
-  std::string objective = "auto";  // or auto: follows from the model (engine/masking.h, tasks.h)
+  std::string objective = "auto";  // auto: follows from the model and the sets (engine/masking.h, tasks.h)
   double mask_rate = 0;            // share of the tokens that are hidden; 0: 0.15, or 0.35 of infilling
   std::string mask_words = "off";
   // parallelism and precision

@@ -215,7 +215,7 @@ std::vector<std::string> leave_out_sets_without(std::vector<data::NamedSet>& set
 // The sequences of the set to evaluate.
 std::int64_t windows_of(const EvaluateConfig& c, const EvaluationTerms& t) {
   const auto& set = t.setup.sets.front();
-  const auto there = (c.split == "train" ? set.use : set.validation_use).windows;
+  const auto there = use_of(set, *t.split, reading_of(t.setup)).windows;
   if (c.sequences < 0)
     throw base::UsageError(base::text("$evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
   if (there == 0)

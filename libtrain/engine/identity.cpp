@@ -36,8 +36,8 @@ bool is_kept(const std::string& name) { return name == kept_optimizer || name ==
 // those of runs without them.
 const nlohmann::json& kept_while_used() {
   static const nlohmann::json fields{
-      {"skip_outliers", "none"}, {"answers_only", false}, {"group", ""}, {"layer_decay", 1.0}, {"ema", 0.0},
-      {"label_smoothing", 0.0}};
+      {"skip_outliers", "none"}, {"answers_only", false},  {"group", ""}, {"layer_decay", 1.0}, {"ema", 0.0},
+      {"label_smoothing", 0.0},  {"alternate_sets", false}};
   return fields;
 }
 

@@ -75,7 +75,7 @@ data::Denoising denoising_of(const RunConfig& c, const data::SetIndex& index, Ta
 }
 
 data::Masking masking_of(const RunConfig& c, const data::SetIndex& index, std::int64_t mask_token) {
-  return data::masking_of(c.data, index, c.mask_rate > 0 ? c.mask_rate : usual_mask_rate,
+  return data::masking_of(c.data, index, mask_rate_of(c, Task::windows),
                           c.mask_words == "on" ? data::Chosen::words : data::Chosen::tokens,
                           static_cast<std::int32_t>(mask_token));
 }

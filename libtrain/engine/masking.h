@@ -14,7 +14,6 @@
 namespace trainyard::engine {
 
 inline constexpr const char* objective_of_model = "auto";  // value of --objective: follows from the model's attention
-inline constexpr double usual_mask_rate = 0.15;
 
 // UsageError if --objective, or a setting that only a masked model has, contradicts what the model's queries see.
 void require_objective(const RunConfig& config, const plan::ModelConfig& model);

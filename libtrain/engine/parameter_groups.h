@@ -40,8 +40,8 @@ struct ParameterRules {
   std::vector<ParameterGroup> groups;
   double layer_decay = 1;
   bool any() const { return !groups.empty() || layer_decay != 1; }
-  // Sets rate_scale, weight_decay and update of the parameters of a flat group of a model. Of
-  // several groups that match, a later one counts for what it sets; a learning rate makes a parameter trained again.
+  // Sets rate_scale, weight_decay and update of the parameters of a flat group of a model. Of several groups that
+  // match, a later one counts for what it sets; a learning rate makes a parameter trained again.
   void apply(plan::FlatGroup& flat_group, const plan::ModelConfig& model) const;
 };
 

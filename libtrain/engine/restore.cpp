@@ -337,6 +337,11 @@ Start choose(const RunSetup& setup, const std::vector<std::string>& damaged, Run
             : base::text("begin a new run with its weights: $init-from, with another $output"));
   require_optimizer(reader.state(), setup.plan, start.path);
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path, c.model);
+  if (c.alternate_sets && reader.state().identity.value("global_batch", nlohmann::json()) != c.global_batch)
+    throw base::UsageError(
+        base::text("$alternate-sets on keeps $global-batch as it is: turns of another size would read some sequences "
+                   "twice, and others never"),
+        base::text("the $global-batch of the checkpoint, or a new run with its weights: $init-from"));
   require_tokenizer(reader.state(), setup, start.path);
   report_changes(reader.state(), setup);
   start.step = reader.state().step;

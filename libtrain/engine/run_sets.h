@@ -24,7 +24,7 @@ struct RunSet {
   double most_epochs = 0;                 // 0: no limit
   std::int64_t validation_sequences = 0;  // in one validation; 0: none
   Task task = Task::windows;
-  // What each split has of sequences, and of tokens in them. take_uses (set_windows.h) sets both.
+  // What each split that a run reads has of sequences, and of tokens in them. take_uses (set_windows.h) sets both.
   plan::DataUse use = {}, validation_use = {};
   std::int64_t pairs_left_out = 0;  // of the training split, because they are longer than a row
 };

@@ -35,21 +35,6 @@ data::RowOptions rows_of(const RunSet& set, data::Order order, const SetReading&
           .value = set.value};
 }
 
-plan::DataUse use_of_split(const RunSet& set, const std::vector<data::ShardEntry>& split, const SetReading& reading,
-                           std::int64_t& left_out) {
-  const auto tokens = tokens_of_shards(set, split);
-  if (set.task != Task::pairs) return plan::data_use(tokens, tokens_of_text(set, reading));
-  plan::DataUse use;
-  if (!has_split(set, split)) return use;
-  const data::PairWindows rows(set.folder, set.index, split,
-                               rows_of(set, data::Order::as_stored, reading, data::OpenShards::most_open));
-  for (const auto n : tokens) use.tokens += n;
-  use.windows = static_cast<std::int64_t>(rows.count());
-  use.in_windows = rows.tokens().source + rows.tokens().target;
-  left_out = rows.left_out();
-  return use;
-}
-
 }  // namespace
 
 std::int64_t tokens_of_text(const RunSet& set, const SetReading& r) {
@@ -71,11 +56,25 @@ SetWindows::SetWindows(const RunSet& set, const std::vector<data::ShardEntry>& s
   }
 }
 
-void take_uses(std::vector<RunSet>& sets, const SetReading& reading) {
-  std::int64_t of_validation = 0;
+SplitUse use_of(const RunSet& set, const std::vector<data::ShardEntry>& split, const SetReading& reading) {
+  const auto tokens = tokens_of_shards(set, split);
+  if (set.task != Task::pairs) return {plan::data_use(tokens, tokens_of_text(set, reading))};
+  SplitUse use;
+  if (!has_split(set, split)) return use;
+  const data::PairWindows rows(set.folder, set.index, split,
+                               rows_of(set, data::Order::as_stored, reading, data::OpenShards::most_open));
+  for (const auto n : tokens) use.tokens += n;
+  use.windows = static_cast<std::int64_t>(rows.count());
+  use.in_windows = rows.tokens().source + rows.tokens().target;
+  use.pairs_left_out = rows.left_out();
+  return use;
+}
+
+void take_uses(std::vector<RunSet>& sets, const SetReading& reading, bool validates) {
   for (auto& set : sets) {
-    set.use = use_of_split(set, set.index.train, reading, set.pairs_left_out);
-    set.validation_use = use_of_split(set, set.index.validation, reading, of_validation);
+    const auto use = use_of(set, set.index.train, reading);
+    set.use = use, set.pairs_left_out = use.pairs_left_out;
+    if (validates) set.validation_use = use_of(set, set.index.validation, reading);
   }
 }
 

@@ -37,8 +37,14 @@ class SetWindows {
   std::unique_ptr<data::SampledWindows> windows_;
 };
 
-// Sets RunSet::use and its kin, of every set. Pairs are counted from the shards, other sets from the index alone.
-void take_uses(std::vector<RunSet>& sets, const SetReading& reading);
+// What a split has of sequences. Pairs are counted from the shards, other sets from the index alone. pairs_left_out:
+// those that are longer than a row.
+struct SplitUse : plan::DataUse {
+  std::int64_t pairs_left_out = 0;
+};
+SplitUse use_of(const RunSet& set, const std::vector<data::ShardEntry>& split, const SetReading& reading);
+// Sets RunSet::use and its kin, of every set; of validation splits only where the run reads them.
+void take_uses(std::vector<RunSet>& sets, const SetReading& reading, bool validates);
 
 // The tokens of a text that become one sequence.
 std::int64_t tokens_of_text(const RunSet& set, const SetReading& reading);

@@ -23,6 +23,7 @@
 #include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/lanes.h"
 #include "libtrain/plan/spec/limits.h"
+#include "libtrain/plan/spec/objective.h"
 
 #include <fmt/ranges.h>
 
@@ -62,7 +63,7 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
   if (!c.from_checkpoint.model && c.from_plan.model) {
     auto most = model;
     // A plan leaves room for a mask token, or for sentinels.
-    most.vocabulary = tokens.vocabulary + (plan::has_encoder(model) ? data::new_sentinels
+    most.vocabulary = tokens.vocabulary + (plan::has_encoder(model) ? plan::usual_sentinels
                                            : tokens.mask_token < 0  ? 0
                                                                     : 1);
     // Rows up to the next multiple of 128 are stored anyway.
@@ -360,7 +361,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   if (corrupts(main_task(s.sets))) s.denoising = denoising_of(of_first, s.index, main_task(s.sets));
   else if (tokens.mask_token >= 0) s.masking = masking_of(of_first, s.index, tokens.mask_token);
   const auto reading = reading_of(s);
-  take_uses(s.sets, reading);
+  if (!is_evaluation(c)) take_uses(s.sets, reading, c.validate_every > 0);  // an evaluation counts the split it reads
   for (auto& set : s.sets) {
     set.validation_sequences = validation_sequences_of(c, set, reading);
     s.validation_sequences += set.validation_sequences;

@@ -83,8 +83,7 @@ void take_tasks(const RunConfig& c, const plan::ModelConfig& model, std::vector<
     throw base::UsageError(base::text("$alternate-sets on needs steps of one size, and $global-batch grows"),
                            base::text("a fixed $global-batch, or leave $alternate-sets out"));
   if (!plan::has_encoder(model)) return;
-  const bool evaluates = c.from_checkpoint.lanes_of.lanes == plan::Lanes::evaluated;  // of one of the run's sets
-  if (main_task(sets) == Task::pairs && !evaluates)
+  if (main_task(sets) == Task::pairs && !is_evaluation(c))
     for (const auto& [name, given] :
          {std::pair("objective", c.objective != "auto"), std::pair("mask-rate", c.mask_rate != 0),
           std::pair("mask-span", c.mask_span != 0)})

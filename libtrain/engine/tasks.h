@@ -24,10 +24,15 @@ Task task_of(const RunConfig& config, const plan::ModelConfig& model, const data
 Task main_task(const std::vector<RunSet>& sets);
 
 // The share of a text that is hidden, and the mean tokens of a span: as the settings say, or what is usual for the task
-// (Raffel et al. 2020, section 3.1.4; Liu et al. 2020, section 2.1).
+// (Devlin et al. 2019, section 3.1, for the windows of a masked model; Raffel et al. 2020, section 3.1.4; Liu et al.
+// 2020, section 2.1).
 double mask_rate_of(const RunConfig& config, Task task);
 double mask_span_of(const RunConfig& config, Task task);
 
+// Whether these are the settings of an evaluation, which reads one of a run's sets.
+inline bool is_evaluation(const RunConfig& config) {
+  return config.from_checkpoint.lanes_of.lanes == plan::Lanes::evaluated;
+}
 // UsageError for settings that do not go with a model that has an encoder, and for settings of encoders without one.
 void require_settings_of_encoder(const RunConfig& config, const plan::ModelConfig& model);
 // Sets the task of each set. UsageError or InputError for sets that do not go with the model and the settings.

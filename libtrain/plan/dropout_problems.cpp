@@ -21,7 +21,7 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
     if (value > most)
       out.push_back({fmt::format("{} {} with dropout: its random numbers are counted up to {} and would repeat", what,
                                  value, most),
-                     "set dropout-embedding, dropout-attention-residual and dropout-ffn-residual to 0"});
+                     "set all dropout of the model to 0 but dropout-attention"});
   };
   beyond("a hidden of", p.model.hidden, most_hidden_with_dropout);
   if (p.model.dropout_ffn > 0) beyond("dropout-ffn, and an ffn of", p.model.ffn, most_hidden_with_dropout);

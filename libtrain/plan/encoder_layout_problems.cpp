@@ -25,6 +25,12 @@ void encoder_layout_problems(const Plan& p, std::vector<Problem>& out) {
                               "each stage of the decoder",
                               p.pipeline),
                    base::text("$pipeline-parallel 1, and more of $tensor-parallel or $zero")});
+  if (p.offload.activations.place != Place::device)
+    out.push_back(
+        {base::text("$offload {} is not supported with an encoder: inputs of layers lie there in places of one "
+                    "size, and sources have another length than targets",
+                    offload_text(p.offload)),
+         base::text("$offload of states alone, or $recompute full")});
 }
 
 }  // namespace trainyard::plan

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 namespace trainyard {
 namespace parameter_groups_test {
@@ -100,6 +101,21 @@ TEST(ParameterGroups, RatesOfLayersFallFromTheHead) {
     else if (flat_group.part == plan::Part::layers) continue;
     EXPECT_EQ(scale, want) << flat_group.name;
   }
+}
+
+// Layers of both towers are counted from the head on, and the bridge stands with the encoder's last layer.
+TEST(ParameterGroups, RatesOfTowersFallFromTheHead) {
+  auto model = plan::preset("gpt2-nano");
+  model.vocabulary = 257, model.layers = 5, model.encoder_layers = 3, model.decoder_layers = 2;
+  std::map<std::string, double> seen;
+  for (const auto& flat_group : plan::flat_groups(model))
+    seen[flat_group.name] = engine::rate_scale_of_layer(flat_group, 0.5, model);
+  const std::map<std::string, double> want = {{"embedding.tokens", 1.0 / 64},  {"encoder.positions", 1.0 / 64},
+                                              {"encoder.layers.00", 1.0 / 32}, {"encoder.layers.01", 1.0 / 16},
+                                              {"encoder.layers.02", 1.0 / 8},  {"encoder", 1.0 / 8},
+                                              {"decoder.positions", 1.0 / 8},  {"decoder.layers.00", 1.0 / 4},
+                                              {"decoder.layers.01", 1.0 / 2},  {"head", 1}};
+  EXPECT_EQ(seen, want);
 }
 
 class GroupedRuns : public ::testing::Test {

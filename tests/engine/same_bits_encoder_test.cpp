@@ -101,6 +101,33 @@ TEST(SameBitsEncoder, RanksWithoutSequences) {
   }
 }
 
+// Experts of both towers are divided between ranks, of which two have no sequences in the last accumulation step.
+TEST(SameBitsEncoder, ExpertsOfRanksWithoutSequences) {
+  SmallRun runs;
+  for (const auto& [sequence, source] : {std::pair{32, 64}, {64, 32}}) {
+    auto one = config_of(runs, 1, fmt::format("all-{}", sequence)), cut = one;
+    one.sequence = cut.sequence = sequence, one.source_sequence = cut.source_sequence = source;
+    cut.output += "-cut";
+    const auto want = bits_of(runs, one, runs.run(one, {}));
+    ParallelLayout layout{4, 1};
+    layout.experts = 2;
+    EXPECT_EQ(bits_of(runs, cut, runs.run(cut, layout)), want) << source;
+    testing::expect_no_difference(runs.reports(), "4 ranks");
+  }
+}
+
+TEST(SameBitsEncoder, StatesOnDisk) {
+  SmallRun runs;
+  for (const int model : {0, 3}) {
+    auto memory = config_of(runs, model, fmt::format("memory-{}", model)), disk = memory;
+    disk.output += "-disk", disk.offload_dir = runs.folder().string();
+    disk.offload = plan::offload_of_text("optimizer=disk,parameters=disk", "test");
+    const auto want = bits_of(runs, memory, runs.run(memory, {}));
+    EXPECT_EQ(bits_of(runs, disk, runs.run(disk, {2, 3})), want);
+    testing::expect_no_difference(runs.reports(), "states on disk");
+  }
+}
+
 TEST(SameBitsEncoder, StopsAndGoesOnOnAnotherLayout) {
   SmallRun runs;
   for (const int model : {1, 2, 3}) {
@@ -163,6 +190,25 @@ TEST_F(RefusedEncoder, SettingsThatMeanNothing) {
   expect(c, "--mask-span 3 is for models with an encoder");
   c = runs.config("d"), c.source_sequence = 16;
   expect(c, "--source-sequence 16 is for models with an encoder");
+}
+
+// Turns of another size would read other sequences of each set.
+TEST_F(RefusedEncoder, AnotherBatchWhereSetsAlternate) {
+  auto c = config_of(runs, 2, "turns");
+  c.stop_after = 1;
+  runs.run(c, {});
+  c.stop_after = 0, c.global_batch = 48, c.change = "global-batch";
+  expect(c, "--alternate-sets on keeps --global-batch as it is");
+  c.alternate_sets = false, c.global_batch = 24;
+  c.change = "";
+  expect(c, "alternate-sets");
+}
+
+TEST_F(RefusedEncoder, ActivationsElsewhere) {
+  auto c = config_of(runs, 0, "elsewhere");
+  c.recompute = plan::recomputation_of_text("full", "test"), c.offload_dir = runs.folder().string();
+  c.offload = plan::offload_of_text("activations=disk", "test");
+  expect(c, "is not supported with an encoder: inputs of layers");
 }
 
 TEST_F(RefusedEncoder, LengthsThatHoldNothing) {

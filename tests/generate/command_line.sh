@@ -99,7 +99,7 @@ for wrong in 0 -1 nan 1.01; do refused 2 '--top-p' "${g[@]}" --top-p=$wrong; don
 refused 2 '--top-k' "${g[@]}" --top-k=-1
 refused 2 'num-return-sequences is not known' "${g[@]}" --num-return-sequences 3; said 'here it is --samples'
 refused 2 '--stop-at' "${g[@]}" --stop-at never
-for ids in '1 2 3' '1;2' 1.5 '1,x' 99999999999; do refused 2 '--prompt-ids: .* is no token id; ids are whole numbers, separated by commas: 1,2,3' "${g[@]}" --prompt-ids "$ids"; done
+for ids in '1 2 3' '1;2' 1.5 '1,x' 99999999999 -1 1,-2; do refused 2 '--prompt-ids: .* is no token id; ids are numbers from 0 on, separated by commas: 1,2,3' "${g[@]}" --prompt-ids "$ids"; done
 for ids in 1,,2 ,1 1,; do refused 2 "--prompt-ids: a value in the list .* is empty" "${g[@]}" --prompt-ids "$ids"; done
 refused 2 '--prompt-ids: a value in the list .* is empty' "${g[@]}" --prompt-ids=1,,2
 expect 0 "${g[@]}" --prompt-ids 256,116,104,101 --tokens 2

@@ -65,8 +65,9 @@ CLI::Validator token_id() {
       [](std::string& text) {
         std::int32_t id = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-        if (error == std::errc() && end == text.data() + text.size()) return std::string();
-        return fmt::format("{} is no token id; ids are whole numbers, separated by commas: 1,2,3", base::excerpt(text));
+        if (error == std::errc() && id >= 0 && end == text.data() + text.size()) return std::string();
+        return fmt::format("{} is no token id; ids are numbers from 0 on, separated by commas: 1,2,3",
+                           base::excerpt(text));
       },
       "");
 }

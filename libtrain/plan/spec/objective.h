@@ -13,7 +13,8 @@ inline Objective objective_of(const ModelConfig& model) {
   return model.attention.causal ? Objective::causal : Objective::masked;
 }
 
-// Tokens that name the hidden spans of a text, where a tokenizer has none of its own (data/corrupted_windows.h).
+// Tokens that name the hidden spans of a text, where a tokenizer has none of its own (data/denoising.h); T5 has as
+// many.
 inline constexpr std::int64_t usual_sentinels = 100;
 
 inline const char* name_of(Objective objective) { return objective == Objective::causal ? "causal" : "masked"; }
