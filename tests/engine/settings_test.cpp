@@ -79,17 +79,14 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   auto by_sgd = c;
   by_sgd.optimizer = "sgd";
   EXPECT_EQ(code_of(by_sgd, &text), base::ExitCode::usage);
-  EXPECT_NE(
-      text.find("no run goes on with another optimizer; --change takes alternate-sets, answers-only, clip, data, "),
-      std::string::npos)
-      << text;
+  EXPECT_NE(text.find("goes on with another optimizer; --change takes alternate-sets, "), std::string::npos) << text;
+  EXPECT_NE(text.find(", answers-only, clip, data, "), std::string::npos) << text;
   EXPECT_NE(text.find(", objective, reduction, "), std::string::npos) << text;
   EXPECT_NE(text.find(", weight-decay, tokenizer | a run keeps its optimizer"), std::string::npos) << text;
   for (const auto* nothing : {",", " , ,"}) {
     c.change = nothing;
     EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
-    EXPECT_NE(text.find("--change names no setting | --change takes alternate-sets, answers-only, beta1, "),
-              std::string::npos)
+    EXPECT_EQ(text.find("--change names no setting | --change takes alternate-sets, answers-only, beta1, "), 0u)
         << text;
   }
   c.change = "steps,tokenizer,";
