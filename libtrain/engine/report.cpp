@@ -192,8 +192,8 @@ std::string parallel_layout_text(const plan::Plan& p) {
 std::string plan_text(const plan::Plan& p, const std::string& output, base::Sizes sizes) {
   std::string out =
       fmt::format("model {}: {} parameters{}, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name),
-                  base::count_text(p.parameters), plan::trained_text(p.model), p.model.layers, p.model.hidden,
-                  base::count_text(p.model.vocabulary));
+                  base::count_text(p.parameters), plan::trained_text(p.model), plan::layers_text(p.model),
+                  p.model.hidden, base::count_text(p.model.vocabulary));
   const auto lists = plan::most_attention_list_bytes(p);
   if (const auto attention = plan::attention_text(p.model, p.sequence); !attention.empty())
     out += fmt::format("attention: {}{}\n", attention,

@@ -121,6 +121,13 @@ printf '"the cat"\n{"ids": [1, 2]}\n"a dog"\n' >prompts
 head -1 other | jq -e --arg head "$head" '.text == $head and .stopped == "stop"' >/dev/null || fail "--stop in a batch: $(cat other)"
 echo 'the cat' | "${s[@]:0:5}" "${s[@]:7}" --stop "$two" --interactive >other && [ "$(head -1 other)" = "the cat$head" ] || fail "--stop in answers: $(cat other)"
 refused 3 'no such checkpoint' generate --checkpoint missing
+
+# An encoder has nothing to read without a source.
+train --model t5-nano --data data-run --output towers --steps 1 --global-batch 2 --sequence 32 --source-sequence 64 --threads 1 --progress never >/dev/null 2>log || fail "no run: $(cat log)"
+refused 3 'the model of .* has an encoder, and a text alone has no source to read' generate --checkpoint towers --threads 1
+echo '{"context": "a", "endings": ["b", "c"], "answer": 0}' >questions.jsonl
+refused 3 'the model of .* has an encoder, and a text alone has no source to read' score --checkpoint towers --input questions.jsonl --threads 1
+
 refused 3 'holds no whole checkpoint' generate --checkpoint data-run
 mkdir foreign && echo '{}' >foreign/config.json && : >foreign/model.safetensors
 for program in 'generate --checkpoint' inspect 'train --data data-run --evaluate'; do

@@ -54,6 +54,11 @@ plan::ModelConfig for_generation(const checkpoint::Reader& reader, std::int64_t 
         fmt::format("the model of {} is not causal (attention-causal off): it predicts hidden tokens, not the next one",
                     reader.path()),
         "train --evaluate measures how well it predicts them");
+  if (plan::has_encoder(m))
+    throw base::InputError(
+        fmt::format("the model of {} has an encoder, and a text alone has no source to read", reader.path()),
+        "train --evaluate measures how well it predicts targets; convert-checkpoint writes a T5 for "
+        "transformers, which generates");
   if (plan::has_experts(m)) m.experts.evaluation_capacity_factor = "none";
   // A shorter context takes less memory. A table of positions has a row for each, so it stays.
   if (room > 0 && !plan::has_position_table(m) && !plan::has_file_layout(m)) m.context = std::min(m.context, room);

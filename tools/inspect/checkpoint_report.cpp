@@ -84,8 +84,8 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
                      s.skipped_steps == 0 ? "" : fmt::format(", {} skipped", base::counted(s.skipped_steps, "step")));
   out += fmt::format(
       "  model       {}: {} parameters{}, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n",
-      base::one_line(m.name), human_count(parameters), plan::trained_text(m), m.layers, m.hidden, m.heads, m.kv_heads,
-      m.ffn, m.vocabulary, m.context);
+      base::one_line(m.name), human_count(parameters), plan::trained_text(m), plan::layers_text(m), m.hidden, m.heads,
+      m.kv_heads, m.ffn, m.vocabulary, m.context);
   const char* kept = s.contents == checkpoint::Contents::model ? "; the weights alone, no run can go on from it"
                      : !base::is_narrow(s.dtype)               ? " (the model is its own master)"
                                                                : ", f32 master";
