@@ -30,8 +30,9 @@ class World {
   int reduction_position() const { return topology.reduction_position(rank); }
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
   GroupFactory between;                   // makes more communicators over some of the ranks
-  // The pipeline stages that hold the same flat parameter group (plan/schedule/stages.h); null: this rank is not one of
-  // them.
+  // The pipeline stages that hold flat parameter groups of several stages, ascending (plan/schedule/stages.h), and the
+  // ranks that differ from this one in such a stage alone; null: this rank is not one of them.
+  std::vector<int> sharing_stages;
   std::unique_ptr<Communicator> stages;
 
   // The ranks that differ from this one along `axes` alone. The world must have been made with these axes.

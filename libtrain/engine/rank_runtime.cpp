@@ -63,9 +63,13 @@ RankRuntime::~RankRuntime() { drain(communication, *compute); }
 void RankRuntime::link_stages() {
   if (plan.pipeline == 1) return;
   TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan.pipeline);
-  const bool hears_before = std::any_of(chunks.begin(), chunks.end(), [](const Chunk& c) { return !c.first; });
-  link.emplace(*world.neighbours, context, plan.dtype, memory[Category::activations], hears_before,
-               plan.micro().own_rows(), plan.model.hidden, pass);
+  std::vector<StageLink::Ends> ends;
+  for (int c = 0; c < std::ssize(chunks); ++c) {
+    const int of = plan.stages.part(stage, c);
+    ends.push_back({plan::messages_before(plan.model, plan.stages, of, plan.micro()),
+                    plan::messages_before(plan.model, plan.stages, of + 1, plan.micro())});
+  }
+  link.emplace(*world.neighbours, context, memory[Category::activations], std::move(ends), plan.model.hidden, pass);
 }
 
 StagePasses RankRuntime::passes(params::ParameterStore& store, std::uint64_t seed) {

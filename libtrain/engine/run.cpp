@@ -201,7 +201,10 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   on_every_rank(world, exec, [&] { refuse_unread_flags(asked, setup.plan); });
   if (world.rank == 0) warn_of_unread_settings(asked, setup.plan);
   on_every_rank(world, exec, [&] { require_layout(world, setup.plan); });
-  on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, setup.step.device); });
+  on_every_rank(world, exec, [&] {
+    join_neighbours(world, setup.plan.virtual_stages, setup.step.device,
+                    plan::sharing_stages(setup.plan.model, setup.plan.stages));
+  });
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
     base::log_warning("{}: the system may swap, or kill the run", shortage);
   if (config.collective_delay > 0)

@@ -28,7 +28,7 @@ Slot& StagePasses::enter(const plan::Action& action, const model::MicroBatch& ba
   slot.step->inputs = inputs, slot.step->chunk = action.chunk, slot.step->slot = action.slot;
   slot.step->weight_gradients = plan.micro().weight_gradients;
   slot.flow = base::at(chunks, action.chunk).decoder->open(*slot.step, slot.saved);
-  if (!batch.empty() && !base::at(chunks, action.chunk).first) link->take_activations(slot.flow.main);
+  if (!batch.empty() && !base::at(chunks, action.chunk).first) link->take_activations(action.chunk, slot.flow);
   return slot;
 }
 
@@ -53,9 +53,9 @@ void StagePasses::evaluate(std::span<const std::int64_t> micros, std::span<Micro
       slot.step.reset();
       if (&chunk == &chunks.back()) of.passed(at);
     } else if (action.kind == Kind::receive_activations) {
-      link->await_activations();
+      link->await_activations(action.chunk);
     } else {
-      slot.sent = link->send_activations(slot.flow.main);
+      slot.sent = link->send_activations(action.chunk, slot.flow);
     }
   }
   for (auto& chunk : chunks) execs.join(std::exchange(chunk.slots.front()->sent, {}));

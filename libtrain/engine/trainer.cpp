@@ -48,8 +48,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
         parameter.decay = true;  // a table; norms and biases have one dim
     if (settings.parameters.any()) settings.parameters.apply(flat_group, r_.plan.model);
   }
-  for (const auto& flat_group : plan::flat_groups_of_stages(r_.plan.model, r_.plan.stages))
-    r_.context.flat_groups_of_stages.push_back(flat_group.flat_group);
+  r_.context.flat_groups_of_stages = plan::flat_groups_of_stages(r_.plan.model, r_.plan.stages);
   store_ = std::make_unique<params::ZeroStore>(r_.context);
   if (r_.plan.source_sequence > 0) empty_source_ = model::empty_micro_batch(r_.plan.source_sequence, settings.device);
   empty_ = model::empty_micro_batch(r_.plan.sequence, settings.device,
@@ -153,11 +152,12 @@ void Trainer::backward(const plan::Action& action, const Observer* observer) {
 
 void Trainer::exchange(const plan::Action& action) {
   using Kind = plan::Action::Kind;
-  if (action.kind == Kind::receive_activations) return r_.link->await_activations();
+  if (action.kind == Kind::receive_activations) return r_.link->await_activations(action.chunk);
   auto& slot = slot_of(action);
-  if (action.kind == Kind::send_activations) slot.sent = r_.link->send_activations(slot.flow.main);
-  if (action.kind == Kind::receive_gradients) slot.arrived = r_.link->await_gradients(slot.flow.main, slot.sent);
-  if (action.kind == Kind::send_gradients) r_.link->send_gradients(slot.flow.main);
+  if (action.kind == Kind::send_activations) slot.sent = r_.link->send_activations(action.chunk, slot.flow);
+  if (action.kind == Kind::receive_gradients)
+    slot.arrived = r_.link->await_gradients(action.chunk, slot.flow, slot.sent);
+  if (action.kind == Kind::send_gradients) r_.link->send_gradients(action.chunk, slot.flow);
 }
 
 model::Observer Trainer::seen_by(const Observer* observer, const plan::Action& action, const char* what) {
@@ -366,7 +366,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
     if (!found.text.empty() && std::pair(micro, pass) >= std::pair(found.micro, found.pass)) return;
     const auto index = kernels::first_nonfinite(*r_.compute, tensor);
     if (index < 0) return;
-    const auto row = index / tensor.cols() + r_.collectives.first_row(r_.plan.micro().rows());
+    const auto row = index / tensor.cols() + r_.collectives.first_row(tensor.rows() * r_.plan.tensor);
     found = {micro, pass, looks,
              fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where, row,
                          index % tensor.cols())};

@@ -5,6 +5,7 @@
 #include "libtrain/comm/agreement.h"
 #include "libtrain/plan/grid/call_group.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -14,12 +15,14 @@ namespace {
 
 using Judged = comm::WatchedGroup::Judged;
 
-// For each rank of the first and of the last stage: the first of the two ranks that hold flat groups together.
-std::vector<int> numbers_of_stages(const plan::Topology& topology) {
-  auto out = topology.first_peers({plan::Axis::pipe});
-  const int last = topology.size(plan::Axis::pipe) - 1;
-  for (int r = 0; r < topology.world(); ++r)
-    if (const int stage = topology.coordinate(r, plan::Axis::pipe); stage != 0 && stage != last) base::at(out, r) = -1;
+// For each rank of a stage that shares flat groups with others: the first peer along the pipeline.
+std::vector<int> numbers_of_stages(const World& world) {
+  auto out = world.topology.first_peers({plan::Axis::pipe});
+  for (int r = 0; r < world.topology.world(); ++r) {
+    const int stage = world.topology.coordinate(r, plan::Axis::pipe);
+    const auto& sharing = world.sharing_stages;
+    if (std::find(sharing.begin(), sharing.end(), stage) == sharing.end()) base::at(out, r) = -1;
+  }
   return out;
 }
 
@@ -53,7 +56,7 @@ std::vector<comm::WatchedLedger> watched_calls(const World& world, Calls calls) 
     }
   if (world.neighbours) {
     for (const auto& watched : world.neighbours->watched()) ledgers.push_back(watched);
-    ledgers.push_back({{plan::name_of(plan::CallGroup::stages()), numbers_of_stages(world.topology)},
+    ledgers.push_back({{plan::name_of(plan::CallGroup::stages()), numbers_of_stages(world)},
                        world.stages ? &world.stages->ledger() : nullptr});
   }
   if (world.results && &world.results->ledger() != &world.control->ledger())

@@ -2,11 +2,13 @@
 #include "libtrain/engine/world.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
 #include "libtrain/plan/grid/call_group.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trainyard::engine {
@@ -36,9 +38,6 @@ World make_world(std::string kind, int rank, const plan::Topology& topology, com
        {Axis::expert_outer, Axis::expert_inner, Axis::zero_group, Axis::reduction_outer, Axis::reduction_inner})
     if (topology.size(axis) > 1) groups.push_back({axis});
   World w(std::move(kind), rank, topology, std::move(between), groups);
-  const auto stages = topology.peers(rank, {Axis::pipe});
-  if (stages.size() > 1 && (rank == stages.front() || rank == stages.back()))
-    w.stages = w.between(plan::name_of(plan::CallGroup::stages()), {stages.front(), stages.back()});
   w.communication =
       w.size > 1 ? tensor::Exec::worker("communication", nullptr) : tensor::Exec::caller(nullptr, 1);  // never null
   return w;
@@ -56,8 +55,26 @@ void require_layout(const World& world, const plan::Plan& p) {
                            "the settings config");
 }
 
-void join_neighbours(World& world, int chunks, base::Device device) {
+namespace {
+
+void join_sharing_stages(World& world, base::Device device, const std::vector<int>& sharing) {
+  world.sharing_stages = sharing;
+  if (std::find(sharing.begin(), sharing.end(), world.coordinate(plan::Axis::pipe)) == sharing.end()) return;
+  const auto of_pipe = world.topology.peers(world.rank, {plan::Axis::pipe});
+  std::vector<int> ranks;
+  for (const int stage : sharing) ranks.push_back(base::at(of_pipe, stage));
+  const auto name = plan::name_of(plan::CallGroup::stages());
+  world.stages = world.between(name, ranks);
+  if (device.kind == base::DeviceKind::cpu) return;
+  world.stages = world.stages_on_device ? comm::make_nccl(name, device.index, *world.stages)
+                                        : comm::staged(std::move(world.stages));
+}
+
+}  // namespace
+
+void join_neighbours(World& world, int chunks, base::Device device, const std::vector<int>& sharing) {
   if (world.topology.size(plan::Axis::pipe) == 1) return;
+  join_sharing_stages(world, device, sharing);
   using Views = comm::NeighboursOptions::Views;
   comm::NeighboursOptions options;
   options.ends = chunks > 1 ? comm::NeighboursOptions::Ends::ring : comm::NeighboursOptions::Ends::open;

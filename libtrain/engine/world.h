@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace trainyard::engine {
 
@@ -48,7 +49,8 @@ World make_world(std::string kind, int rank, int size, comm::GroupFactory betwee
 void require_layout(const World& world, const plan::Plan& plan);
 
 // Makes the queues to the stages before and after this one, if the topology has stages. Call it once the world has its
-// final communicators. With several virtual stages (`chunks`) in each stage the queues form a ring. Collective.
-void join_neighbours(World& world, int chunks, base::Device device = {});
+// final communicators. With several virtual stages (`chunks`) in each stage the queues form a ring. A training also
+// joins the stages that share flat parameter groups (`sharing`: plan::sharing_stages). Collective.
+void join_neighbours(World& world, int chunks, base::Device device = {}, const std::vector<int>& sharing = {});
 
 }  // namespace trainyard::engine

@@ -6,6 +6,7 @@
 #include "libtrain/params/rank_execs.h"
 #include "libtrain/plan/cost/states.h"
 #include "libtrain/plan/grid/zero_groups.h"
+#include "libtrain/plan/schedule/stages.h"
 #include "libtrain/tensor/arena.h"
 
 #include <cstdint>
@@ -32,8 +33,8 @@ struct StoreContext : RankExecs {
   plan::Reduction reduction;
   StoreArenas arenas;
   std::int64_t segment_bytes = plan::segment_bytes;
-  // Names of the flat groups that other pipeline stages hold, too (plan/schedule/stages.h).
-  std::vector<std::string> flat_groups_of_stages = {};
+  // Those that several pipeline stages hold.
+  std::vector<plan::FlatGroupOfStages> flat_groups_of_stages = {};
   OffloadedStates* offloaded = nullptr;  // null: all states are in memory
 
   int flat_groups() const { return static_cast<int>(set.flat_groups.size()); }

@@ -221,8 +221,12 @@ void GradientReduction::finish() {
   c_.transfers.finish();
   c_.join(c_.communication.record());
   send_sums(Sums::all);
+  const auto of_stages = [&](int flat_group) {
+    return std::any_of(c_.flat_groups_of_stages.begin(), c_.flat_groups_of_stages.end(),
+                       [&](const auto& shared) { return shared.flat_group == c_.flat_group(flat_group).name; });
+  };
   for (auto occurrence : c_.set.occurrences)
-    if (occurrence.index > 0 && !c_.is_frozen(occurrence.flat_group))
+    if (occurrence.index > 0 && !c_.is_frozen(occurrence.flat_group) && !of_stages(occurrence.flat_group))
       kernels::add(c_.compute, sum({occurrence.flat_group, 0}), sum(occurrence));
 }
 

@@ -47,7 +47,10 @@ class GradientReduction {
 
   // After the last accumulation step: waits for all reductions, then adds the sums of later occurrences of tied tables
   // to the first, in declaration order. shard(flat_group) is then this rank's shard of the flat group's gradient sum.
+  // The sums of flat groups that several pipeline stages hold stay apart (params/stage_sums.h).
   void finish();
+  // This rank's shard of the sum of one occurrence, after finish().
+  base::View sum_of(plan::Occurrence occurrence) { return sum(occurrence); }
   // Rounds these sums, if the context's shape says so (decision 34). What leaves for the disk was rounded before it
   // left. Call it once, after all that is added to them, and before anything reads them.
   void round_sums();

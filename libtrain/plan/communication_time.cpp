@@ -19,18 +19,20 @@ base::DType measured_type(base::DType type) {
 const CommSeries& series_of(const Profile& profile, const SizedCalls& c, int world) {
   const auto type = base::name_of(measured_type(c.type));
   const auto measured = measured_as(c.group, c.operation);
+  const int ranks = c.group.is_stages() ? 2 : c.ranks;  // stages send each other messages, which pairs measure
   for (const auto* group : {measured.group.c_str(), "world"})
     for (const auto& s : profile.communication)
-      if (s.group == group && s.operation == measured.operation && s.ranks == c.ranks &&
+      if (s.group == group && s.operation == measured.operation && s.ranks == ranks &&
           (s.type == type || !adds(measured.operation)))
         return s;
   throw base::InputError(fmt::format("the profile has no {} {} over a {} group of {} ranks", measured.operation, type,
-                                     measured.group, c.ranks),
+                                     measured.group, ranks),
                          fmt::format("profile-comm --plan PLAN on {} ranks measures what this plan uses", world));
 }
 
 // The size as a profile counts it: for an exchange, what one of the two ranks sends.
 std::int64_t measured_bytes(const SizedCalls& c) {
+  if (c.group.is_stages()) return 2 * (c.bytes / c.ranks) * (c.ranks - 1);
   return measured_as(c.group, c.operation).operation == exchange ? c.bytes / c.ranks : c.bytes;
 }
 

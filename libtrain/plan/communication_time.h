@@ -14,8 +14,8 @@ namespace trainyard::plan {
 std::vector<SizedCalls> step_calls(const Plan& plan, int rank = 0);
 
 // The group and operation under which profile-comm measures a plan's call. Messages between pipeline stages are
-// measured as exchanges of neighbours, which may send at the same time. Groups of two stages that hold the same flat
-// group use the same links. Partial sums, which go from node to node, are exchanges of all nodes.
+// measured as exchanges of neighbours, which may send at the same time. Stages that hold the same flat group use the
+// same links. Partial sums, which go from node to node, are exchanges of all nodes.
 struct Measured {
   std::string group, operation;
 };

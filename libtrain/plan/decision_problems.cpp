@@ -370,13 +370,7 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
     return;
   }
   try {
-    const auto stages = stages_of(p);
-    for (const auto& flat_group : flat_groups_of_stages(p.model, stages))
-      if (flat_group.stages != std::vector<int>{0, p.pipeline - 1})
-        out.push_back(
-            {fmt::format("flat group '{}' is used in stages {}: only the first and the last stage can share one",
-                         flat_group.flat_group, fmt::join(flat_group.stages, ", ")),
-             base::text("a $partition that keeps its uses in one stage, or $pipeline-parallel 2 at most")});
+    stages_of(p);
   } catch (const base::UsageError& e) {
     out.push_back({e.what(), e.hint()});
   }

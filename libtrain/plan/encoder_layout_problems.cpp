@@ -20,11 +20,6 @@ void encoder_layout_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back(
         {base::text("$source-sequence {} is longer than the model's context {}", p.source_sequence, p.model.context),
          base::text("$source-sequence {} at most", p.model.context)});
-  if (p.pipeline > 1)
-    out.push_back({base::text("$pipeline-parallel {} is not supported with an encoder: its output would have to reach "
-                              "each stage of the decoder",
-                              p.pipeline),
-                   base::text("$pipeline-parallel 1, and more of $tensor-parallel or $zero")});
   if (p.offload.activations.place != Place::device)
     out.push_back(
         {base::text("$offload {} is not supported with an encoder: inputs of layers lie there in places of one "

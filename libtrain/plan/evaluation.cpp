@@ -2,6 +2,7 @@
 #include "libtrain/plan/evaluation.h"
 
 #include "libtrain/plan/cost/expert_nodes.h"
+#include "libtrain/plan/schedule/stage_messages.h"
 
 namespace trainyard::plan {
 
@@ -13,7 +14,7 @@ MemoryBytes evaluation_memory(const Plan& p, int stage, Residence weights) {
     states.parameters = 0;
     states.gathered_weights = SlotPlan(table, p.gathered_layers).bytes(base::size_of(p.dtype));
   }
-  auto activations = stage > 0 || p.stages.chunks() > 1 ? stream_bytes(p.model, p.micro()) : 0;
+  auto activations = message_buffer_bytes(p.model, p.stages, stage, p.micro(), Pass::evaluate);
   for (const auto& chunk : part.chunks) {
     auto one = part;
     one.chunks = {chunk};

@@ -49,7 +49,8 @@ Extent extent(const Plan& p) {
                vocabulary = number(m.vocabulary) + 128, context = number(m.context + m.position_offset);
   // Rows of attention may be wider than hidden states. With norms, queries and keys are there twice.
   const double wide = std::max(hidden, number(m.query_width()));
-  const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
+  const double ranks = number(p.topology.world()),
+               rows = number(p.micro_batch) * (number(std::max(p.sequence, p.source_sequence)) + 128),
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
   // Elements, with the padding of each flat group to shards and of each of its tensors.
   const double parameters = hidden * hidden +

@@ -38,8 +38,9 @@ double bytes_of(const Product& p, base::DType type) {
 }
 
 // How many ranks lie from one rank of the group to the next.
-int stride_of(const Topology& topology, CallGroup group) {
-  if (group.is_stages()) return topology.stride(Axis::pipe) * std::max(1, topology.size(Axis::pipe) - 1);
+int stride_of(const Topology& topology, CallGroup group, int ranks) {
+  if (group.is_stages())
+    return topology.stride(Axis::pipe) * std::max(1, (topology.size(Axis::pipe) - 1) / std::max(1, ranks - 1));
   return topology.stride(group.axes());
 }
 
@@ -97,7 +98,7 @@ double direct_seconds(const Machine& m, int here, int ranks, double bytes) {
 // get sums for themselves as well, one after the other, and all wait for them.
 double passing_seconds(const Machine& m, const Topology& topology, const SizedCalls& c) {
   const int nodes = topology.size(c.group.axes()),
-            here = ranks_in_node(m, topology, stride_of(topology, c.group), nodes);
+            here = ranks_in_node(m, topology, stride_of(topology, c.group, nodes), nodes);
   const double rate = here == nodes ? link_rate(m) : network_rate(m) * here,
                latency = here == nodes ? m.link_latency : m.network_latency;
   return (nodes > 2 ? 2 - 2.0 / nodes : 1) * static_cast<double>(c.bytes) / c.ranks / rate + latency;
@@ -129,7 +130,7 @@ double call_seconds(const Machine& m, const Topology& topology, const SizedCalls
   if (m.measured)
     if (const auto seconds = m.measured->seconds(c)) return *seconds / m.speed;
   if (c.operation == "partial_sums") return passing_seconds(m, topology, c);
-  const int here = ranks_in_node(m, topology, stride_of(topology, c.group), c.ranks);
+  const int here = ranks_in_node(m, topology, stride_of(topology, c.group, c.ranks), c.ranks);
   const auto bytes = static_cast<double>(c.bytes);
   const Spread spread{c.ranks, here};
   // Gathers of our own, over MPI, send shards directly too (comm/mpi_communicator.cpp).

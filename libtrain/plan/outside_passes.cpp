@@ -28,7 +28,8 @@ double update_bytes(const Plan& plan, int stage) {
     if (e.frozen) continue;
     const auto updated = plan.zero == 0 ? e.layout.padded : e.layout.shard;
     weights += e.times * updated;
-    gradients += e.times * (e.layout.shard + updated + 3 * (e.occurrences - 1) * e.layout.shard);
+    gradients +=
+        e.times * (e.layout.shard + updated + 3 * std::max<std::int64_t>(0, e.occurrences - 1) * e.layout.shard);
   }
   const auto offload = offload_of_stage(plan, stage);
   for (const auto& e : offload.extents())
@@ -72,11 +73,7 @@ void refuse_unknown(const Machine& m, const char* rate, const char* what) {
 DataSeconds data_seconds(const Plan& plan, const Machine& machine, int stage, bool rings) {
   const auto part = plan.part_of_stage(stage);
   auto calls = step_calls(part, plan.states(), plan.reduction, 0, segments_with(rings));
-  std::vector<std::string> of_stages;
-  for (const auto& group : flat_groups_of_stages(plan.model, plan.stages))
-    if (std::find(group.stages.begin(), group.stages.end(), stage) != group.stages.end())
-      of_stages.push_back(group.flat_group);
-  for (auto& c : flat_group_of_stages_calls(part, of_stages, plan.states())) calls.push_back(std::move(c));
+  for (auto& c : flat_group_of_stages_calls(part, plan.stages, stage, plan.states())) calls.push_back(std::move(c));
   return seconds_of_calls(plan, machine, std::move(calls), rings);
 }
 

@@ -157,7 +157,7 @@ std::vector<SizedCalls> calls_of_alike_ranks(const Plan& p, int rank) {
   add(tensor_calls(part, p.micro(), Pass::train, p.recompute, micros));
   add(expert_calls(part, p.micro(), Pass::train, p.recompute, p.batch().lockstep_micros()));
   add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
-  add(flat_group_of_stages_calls(part, flat_groups_of_stage(p.model, p.stages, stage), p.states()));
+  add(flat_group_of_stages_calls(part, p.stages, stage, p.states()));
   return calls;
 }
 

@@ -4,6 +4,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/plan/blocks/known_model.h"
 #include "libtrain/plan/schedule/partition.h"
+#include "libtrain/plan/schedule/stage_messages.h"
 #include "libtrain/plan/spec/conditions.h"
 
 #include <algorithm>
@@ -16,8 +17,8 @@ PartMemory part_memory(const Plan& p, const Stages& stages, int stage) {
   return {part_of(p.model, stages, stage).with_experts(p.experts()),
           p.states(),
           p.micro(),
-          {slots_of_stage(p, stage), stage > 0 || stages.chunks() > 1, flat_groups_of_stage(p.model, stages, stage),
-           p.offload.activations}};
+          {slots_of_stage(p, stage), message_buffer_bytes(p.model, stages, stage, p.micro(), Pass::train),
+           flat_groups_of_stage(p.model, stages, stage), sharing_stages(p.model, stages), p.offload.activations}};
 }
 
 // Which layers are alike: for each layer the index of the first one that is like it.
@@ -46,7 +47,8 @@ StageForm stage_form(const Plan& p, const Stages& stages, int stage, const std::
     const auto between = p.model.encoder_layers + 1;
     if (has_encoder(p.model) && chunk.begin <= between && between < chunk.end) items.push_back(bridge);
   }
-  out.push_back({stage == 0 ? 1 : 0});  // it receives nothing
+  out.push_back({message_buffer_bytes(p.model, stages, stage, p.micro(), Pass::train)});
+  for (const auto& shared : flat_groups_of_stage(p.model, stages, stage)) out.back().push_back(std::ssize(shared.uses));
   return out;
 }
 

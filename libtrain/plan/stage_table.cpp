@@ -23,16 +23,14 @@ constexpr std::int64_t most_compared = std::int64_t{1} << 15;
 
 std::string items_text(const std::vector<std::string>& names, const Items& run) {
   std::vector<std::string> out;
-  const auto last = static_cast<std::int64_t>(names.size()) - 1;
-  const auto name = [&](std::int64_t item) { return base::at(names, item); };
-  if (run.begin == 0) out.push_back(name(0));
-  const auto first = std::max<std::int64_t>(run.begin, 1), end = std::min(run.end, last);
-  if (first < end) {
-    const auto highest = name(end - 1);
-    out.push_back(end - first == 1 ? name(first)
-                                   : fmt::format("{}-{}", name(first), highest.substr(highest.rfind('.') + 1)));
+  const auto tower = [](const std::string& name) { return name.substr(0, name.rfind('.') + 1); };  // "" of no layer
+  for (auto first = run.begin, end = first; first < run.end; first = end) {
+    const auto& name = base::at(names, first);
+    do ++end;
+    while (end < run.end && !tower(name).empty() && tower(base::at(names, end)) == tower(name));
+    const auto& last = base::at(names, end - 1);
+    out.push_back(end - first == 1 ? name : fmt::format("{}-{}", name, last.substr(tower(last).size())));
   }
-  if (run.end > last) out.push_back(name(last));
   return fmt::format("{}", fmt::join(out, ", "));
 }
 

@@ -6,13 +6,13 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
-#include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/cost/expert_nodes.h"
 #include "libtrain/plan/cost/flops.h"
 #include "libtrain/plan/machine_time.h"
 #include "libtrain/plan/measured_machine.h"
 #include "libtrain/plan/outside_passes.h"
 #include "libtrain/plan/schedule/shared_cores.h"
+#include "libtrain/plan/schedule/stage_messages.h"
 #include "libtrain/plan/spec/widths.h"
 
 #include <algorithm>
@@ -209,8 +209,14 @@ double StepTimer::run_seconds(const Plan& plan, const std::vector<BlockSeconds>&
   return place->second;
 }
 
+// Of the largest messages that pass a boundary.
 double StepTimer::message(const Plan& plan) const {
-  return message_seconds(machine_, plan.topology, static_cast<double>(stream_bytes(plan.model, plan.micro())));
+  std::int64_t most = 0;
+  for (int part = 1; part < plan.stages.parts(); ++part) {
+    const auto messages = messages_before(plan.model, plan.stages, part, plan.micro());
+    most = std::max({most, memory_bytes(messages.activations()), memory_bytes(messages.gradients())});
+  }
+  return message_seconds(machine_, plan.topology, static_cast<double>(most));
 }
 
 // The lists of all stages for so many micro-batches of a rank.

@@ -3,8 +3,8 @@
 // and models, which learn pairs, restore texts, or both. Every run has the bits of one rank.
 // --gtest_also_run_disabled_tests runs every triple.
 #include "libtrain/engine/evaluate.h"
+#include "tests/engine/encoder_runs.h"
 #include "tests/engine/every_layout.h"
-#include "tests/engine/pair_set.h"
 
 #include <set>
 
@@ -13,6 +13,12 @@ namespace same_bits_encoder_test {
 
 using testing::ParallelLayout;
 using testing::SmallRun;
+
+// Runs of tests/engine/encoder_runs.h.
+engine::RunConfig config_of(SmallRun& runs, int model, const std::string& output) {
+  return testing::encoder_run(runs, model, output);
+}
+using testing::bits_with_sets;
 
 // tensor and sequence parallelism, ZeRO stage, data-parallel degree, threads, recomputation, dtype, expert parallelism,
 // model
@@ -31,45 +37,6 @@ ParallelLayout layout_of(const Choice& c) {
   return layout;
 }
 
-// Pairs by an encoder-decoder of GPT-2's form; spans of texts by one of Llama's, with experts in both towers; both in
-// turns, with texts infilled. The last one restores spans with a T5.
-engine::RunConfig config_of(SmallRun& runs, int model, const std::string& output) {
-  auto c = runs.config(output);
-  const std::string both = "hidden = 32\nheads = 4\nffn = 64\ncontext = 64\nlanes = 2\n";
-  const std::array<std::string, 4> models = {
-      both +
-          "dropout-embedding = 0.1\ndropout-attention = 0.1\ndropout-attention-residual = 0.2\n"
-          "dropout-ffn-residual = 0.1\n[encoder]\nlayers = 3\n[decoder]\nlayers = 2\n",
-      both +
-          "norm = \"rms\"\nactivation = \"swiglu\"\nbiases = \"off\"\ntied = \"off\"\n[encoder]\nlayers = 2\n"
-          "[decoder]\nlayers = 2\n[experts]\ncount = 4\nevery = 2\ncapacity-factor = 1\n"
-          "evaluation-capacity-factor = 2\n",
-      both + "norm-position = \"post\"\nactivation = \"relu\"\n[encoder]\nlayers = 2\n[decoder]\nlayers = 2\n",
-      both +
-          "norm = \"rms\"\nactivation = \"geglu-tanh\"\nbiases = \"off\"\npositions = \"relative\"\n"
-          "relative-buckets = 8\nrelative-distance = 12\nquery-scale = 1\nhead-size = 12\nhead-scale = 0.2\n"
-          "initial-values = \"fan-in\"\ndropout-embedding = 0.1\ndropout-attention = 0.1\n"
-          "dropout-attention-residual = 0.1\ndropout-ffn = 0.1\ndropout-ffn-residual = 0.1\n"
-          "dropout-final-norm = 0.1\n[encoder]\nlayers = 3\n[decoder]\nlayers = 2\nstart = 0\n"};
-  c.model = runs.model(fmt::format("towers-{}", model), models.at(static_cast<std::size_t>(model)));
-  const auto pairs = (runs.folder() / "pairs").string(), texts = (runs.folder() / "data").string();
-  const bool spans = model == 1 || model == 3;
-  if (!spans && !testing::fs::exists(pairs)) testing::write_pairs(runs, "pairs", 200);
-  c.data = model == 0 ? pairs : spans ? texts : fmt::format("{}:2,{}:1", pairs, texts);
-  if (model == 2) c.objective = "infilling", c.alternate_sets = true, c.label_smoothing = 0.1;
-  c.sequence = 32, c.source_sequence = 64;
-  c.steps = 3, c.micro_batch = 4, c.global_batch = 24;
-  c.validate_every = 3, c.validation_sequences = 4;
-  return c;
-}
-
-std::string bits_of(SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r) {
-  auto bits = runs.bits(c, r);
-  for (const auto& line : SmallRun::metrics(c))
-    bits += line.value("sets", nlohmann::json()).dump() + line.value("validation_loss", nlohmann::json()).dump() + "\n";
-  return bits;
-}
-
 void expect_every(testing::Strength strength) {
   SmallRun runs;
   const auto expected = testing::expect_every<8>(
@@ -78,7 +45,7 @@ void expect_every(testing::Strength strength) {
        layout_of,
        [](SmallRun& of, const Choice& choice, const std::string& output) { return config_of(of, choice[7], output); },
        {7},
-       bits_of});
+       bits_with_sets});
   std::set<std::string> different;
   for (const auto& [of, bits] : expected) different.insert(bits);
   EXPECT_EQ(different.size(), expected.size());
@@ -96,8 +63,8 @@ TEST(SameBitsEncoder, RanksWithoutSequences) {
     one.local_accumulation = cut.local_accumulation = 2;
     cut.output += "-cut";
     one.global_batch = cut.global_batch = 32;
-    const auto want = bits_of(runs, one, runs.run(one, {}));
-    EXPECT_EQ(bits_of(runs, cut, runs.run(cut, {3, 2})), want);
+    const auto want = bits_with_sets(runs, one, runs.run(one, {}));
+    EXPECT_EQ(bits_with_sets(runs, cut, runs.run(cut, {3, 2})), want);
   }
 }
 
@@ -108,10 +75,10 @@ TEST(SameBitsEncoder, ExpertsOfRanksWithoutSequences) {
     auto one = config_of(runs, 1, fmt::format("all-{}", sequence)), cut = one;
     one.sequence = cut.sequence = sequence, one.source_sequence = cut.source_sequence = source;
     cut.output += "-cut";
-    const auto want = bits_of(runs, one, runs.run(one, {}));
+    const auto want = bits_with_sets(runs, one, runs.run(one, {}));
     ParallelLayout layout{4, 1};
     layout.experts = 2;
-    EXPECT_EQ(bits_of(runs, cut, runs.run(cut, layout)), want) << source;
+    EXPECT_EQ(bits_with_sets(runs, cut, runs.run(cut, layout)), want) << source;
     testing::expect_no_difference(runs.reports(), "4 ranks");
   }
 }
@@ -122,8 +89,8 @@ TEST(SameBitsEncoder, StatesOnDisk) {
     auto memory = config_of(runs, model, fmt::format("memory-{}", model)), disk = memory;
     disk.output += "-disk", disk.offload_dir = runs.folder().string();
     disk.offload = plan::offload_of_text("optimizer=disk,parameters=disk", "test");
-    const auto want = bits_of(runs, memory, runs.run(memory, {}));
-    EXPECT_EQ(bits_of(runs, disk, runs.run(disk, {2, 3})), want);
+    const auto want = bits_with_sets(runs, memory, runs.run(memory, {}));
+    EXPECT_EQ(bits_with_sets(runs, disk, runs.run(disk, {2, 3})), want);
     testing::expect_no_difference(runs.reports(), "states on disk");
   }
 }
@@ -132,13 +99,13 @@ TEST(SameBitsEncoder, StopsAndGoesOnOnAnotherLayout) {
   SmallRun runs;
   for (const int model : {1, 2, 3}) {
     auto whole = config_of(runs, model, fmt::format("whole-{}", model)), c = whole;
-    const auto want = bits_of(runs, whole, runs.run(whole, {}));
+    const auto want = bits_with_sets(runs, whole, runs.run(whole, {}));
     c.output += "-stopped", c.stop_after = 1;
     ParallelLayout tensor{4, 3};
     tensor.tensor = 2;
     ASSERT_EQ(runs.run(c, tensor).code, base::ExitCode::requeue);
     c.stop_after = 0;
-    EXPECT_EQ(bits_of(runs, c, runs.run(c, {3, 1})), want);
+    EXPECT_EQ(bits_with_sets(runs, c, runs.run(c, {3, 1})), want);
   }
 }
 

@@ -44,14 +44,14 @@ void on(const engine::RunConfig& asked, const Shape& shape, const Delays& delays
     auto world = engine::make_world("threads", rank, plan::replicas_of(shape.ranks(), shape.tensor, shape.stages),
                                     threads.factory(rank));
     if (delays) {
-      world.replace_groups([&](auto group) { return comm::delayed(std::move(group), delays(rank)); });
-      world.queues = [between = threads.factory(rank), rank, &delays](const std::string& name,
-                                                                      const std::vector<int>& ranks) {
+      world.between = world.queues = [between = threads.factory(rank), rank, &delays](const std::string& name,
+                                                                                      const std::vector<int>& ranks) {
         return comm::delayed(between(name, ranks), delays(rank));
       };
+      world.replace_groups([&](auto group) { return comm::delayed(std::move(group), delays(rank)); });
     }
     const auto setup = engine::make_setup(config, shape.ranks(), 1);
-    engine::join_neighbours(world, shape.chunks);
+    engine::join_neighbours(world, shape.chunks, {}, plan::sharing_stages(setup.plan.model, setup.plan.stages));
     data::WindowDataset training(
         config.data, setup.index, setup.index.train,
         {.sequence = setup.plan.sequence, .mask = setup.mask, .order = data::Order::keyed, .seed = config.seed});
@@ -216,14 +216,16 @@ TEST(Stages, RandomCasesWithRandomDelaysEnd) {
 TEST(Stages, AStartMakesTheCommunicatorsThatAPlanCounts) {
   struct Layout {
     int ranks, tensor, stages, experts, node, chunks;
+    std::vector<int> sharing = {};
   };
   for (const auto& l : std::vector<Layout>{{2, 1, 1, 1, 1, 1},
                                            {4, 2, 1, 1, 1, 1},
-                                           {2, 1, 2, 1, 1, 1},
+                                           {2, 1, 2, 1, 1, 1, {0, 1}},
                                            {2, 1, 2, 1, 1, 2},
-                                           {3, 1, 3, 1, 1, 1},
+                                           {3, 1, 3, 1, 1, 1, {0, 2}},
+                                           {3, 1, 3, 1, 1, 1, {0, 1, 2}},
                                            {8, 2, 2, 2, 1, 1},
-                                           {12, 1, 3, 4, 2, 2}}) {
+                                           {12, 1, 3, 4, 2, 2, {0, 2}}}) {
     const auto topology = plan::replicas_of(l.ranks, l.tensor, l.stages, l.experts, l.node);
     std::atomic<int> most = 0;
     comm::run_ranks(l.ranks, [&](int rank, comm::ThreadsWorld& threads) {
@@ -233,10 +235,10 @@ TEST(Stages, AStartMakesTheCommunicatorsThatAPlanCounts) {
         return threads.factory(rank)(name, ranks);
       };
       auto world = engine::make_world("threads", rank, topology, counting);
-      engine::join_neighbours(world, l.chunks, {});
+      engine::join_neighbours(world, l.chunks, {}, l.sharing);
       for (int seen = most; made > seen && !most.compare_exchange_weak(seen, made);) {}
     });
-    EXPECT_EQ(most, plan::gpu_communicators(topology, l.chunks))
+    EXPECT_EQ(most, plan::gpu_communicators(topology, l.chunks, l.sharing))
         << l.ranks << " ranks, " << l.stages << " stages of " << l.chunks;
   }
 }

@@ -43,7 +43,7 @@ engine::World rank_of(const plan::Topology& topology, int rank, int virtual_stag
     return std::make_unique<Absent>(name, static_cast<int>(own), static_cast<int>(ranks.size()));
   };
   auto world = engine::make_world("absent", rank, topology, between);
-  engine::join_neighbours(world, virtual_stages);
+  engine::join_neighbours(world, virtual_stages, {}, {0, world.topology.size(plan::Axis::pipe) - 1});
   if (nccl) world.results = std::make_unique<Absent>("results", rank, world.size);
   return world;
 }

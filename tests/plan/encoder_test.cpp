@@ -291,8 +291,8 @@ TEST(Encoder, LayoutsAreChecked) {
   p.source_sequence = 0;
   refused(p, "an encoder needs sequences of one token at least");
   p = plan_of();
-  p.pipeline = 2;
-  refused(p, "pipeline-parallel 2 is not supported with an encoder");
+  p.pipeline = 2, p.topology = topology_of(p, 2);
+  EXPECT_TRUE(decision_problems(p).empty());
   p = plan_of();
   p.model = model(0, 0), p.model.layers = 2;
   refused(p, "source-sequence 96 is for models with an encoder");

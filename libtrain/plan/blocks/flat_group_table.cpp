@@ -236,6 +236,9 @@ FlatGroupSet::FlatGroupSet(const ModelPart& part, const Topology& topology)
     layouts.push_back(layout(flat_group, topology));
     contributions.push_back(contributions_of(flat_group, topology));
   }
+  for (int u = 0; u < std::ssize(flat_groups); ++u)
+    if (std::none_of(occurrences.begin(), occurrences.end(), [&](const auto& o) { return o.flat_group == u; }))
+      occurrences.push_back({u, 0});
   borrowed.resize(flat_groups.size());
   places.resize(flat_groups.size());
   for (const auto& e : table.entries())

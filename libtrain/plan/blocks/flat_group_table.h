@@ -82,11 +82,12 @@ struct FlatGroupSet {
 
   FlatGroupTable table;
   std::vector<FlatGroup> flat_groups;
-  std::vector<FlatLayout> layouts;      // one for each flat group
-  std::vector<bool> borrowed;           // one for each flat group (FlatGroupEntry)
-  std::vector<int> contributions;       // one for each flat group
-  std::vector<int> places;              // one for each flat group (FlatGroupEntry::place)
-  std::vector<Occurrence> occurrences;  // forward order
+  std::vector<FlatLayout> layouts;  // one for each flat group
+  std::vector<bool> borrowed;       // one for each flat group (FlatGroupEntry)
+  std::vector<int> contributions;   // one for each flat group
+  std::vector<int> places;          // one for each flat group (FlatGroupEntry::place)
+  // Forward order. Then one for each flat group that no block here uses, but those of other pipeline stages do.
+  std::vector<Occurrence> occurrences;
 
   int occurrence_index(Occurrence occurrence) const;  // index in `occurrences`
   std::int64_t padded_of(Occurrence occurrence) const { return base::at(layouts, occurrence.flat_group).padded; }

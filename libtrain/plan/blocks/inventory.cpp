@@ -90,6 +90,11 @@ HeldStreams held_streams(const ModelConfig& m, const Items& items) {
   return {items.begin <= bridge, items.end > bridge, items.end > bridge && items.begin < item_count(m) - 1};
 }
 
+HeldStreams passed_streams(const ModelConfig& m, std::int64_t item) {
+  const auto before = held_streams(m, {0, item}), behind = held_streams(m, {item, item_count(m)});
+  return {behind.source, !behind.source, before.memory && behind.memory};
+}
+
 bool Segment::is_of_source() const {
   return has_encoder(model) && (part == Part::input || (part == Part::layers && is_in_encoder(model, first)));
 }

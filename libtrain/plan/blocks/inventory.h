@@ -33,6 +33,9 @@ struct HeldStreams {
   bool source = false, target = false, memory = false;
 };
 HeldStreams held_streams(const ModelConfig& model, const Items& items);
+// Those that pass from the items before `item`, which is not the first, to the items from there on. Their gradients
+// pass back.
+HeldStreams passed_streams(const ModelConfig& model, std::int64_t item);
 
 // A model, or what one pipeline rank has of it: ascending runs of items. Each run is a chunk (virtual stage), which a
 // micro-batch passes through at one time. Refers to the model.

@@ -17,23 +17,28 @@ namespace trainyard::plan {
 
 std::int64_t MemoryBytes::arenas() const { return categories.total(); }
 
-int gpu_communicators(const Topology& topology, int chunks) {
+int gpu_communicators(const Topology& topology, int chunks, const std::vector<int>& sharing) {
   int all = 0;
   for (const auto axis : {Axis::data, Axis::tensor, Axis::expert_data, Axis::expert, Axis::expert_outer,
                           Axis::expert_inner, Axis::zero_group, Axis::reduction_outer, Axis::reduction_inner})
     all += topology.size(axis) > 1 ? 1 : 0;
   const int stages = topology.size(Axis::pipe);
   if (topology.size(Axis::data) < topology.world()) ++all;  // for results of all ranks
-  // Two queues for each neighbour. The first and the last stage have one communicator for the flat groups that both
-  // hold. In a ring every stage has four queues.
-  if (stages > 1) all += chunks > 1 ? 5 : stages == 2 ? 3 : 4;
-  return all;
+  // Two queues for each neighbour, and one communicator for flat groups that stages hold together. In a ring every
+  // stage has four queues.
+  int most = 0;
+  for (int stage = 0; stage < stages && stages > 1; ++stage) {
+    const int neighbours = chunks > 1 ? 2 : (stage > 0 ? 1 : 0) + (stage + 1 < stages ? 1 : 0);
+    most = std::max(most, 2 * neighbours + static_cast<int>(std::count(sharing.begin(), sharing.end(), stage)));
+  }
+  return all + most;
 }
 
-std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks) {
+std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks,
+                           const std::vector<int>& sharing) {
   constexpr std::int64_t mebibyte = 1 << 20;
   if (micro.device == base::DeviceKind::cuda) {
-    const std::int64_t communicators = gpu_communicators(topology, chunks);
+    const std::int64_t communicators = gpu_communicators(topology, chunks, sharing);
     return (768 + (communicators > 0 ? 448 + 64 * communicators : 0)) * mebibyte;
   }
   return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
@@ -48,13 +53,13 @@ std::int64_t loaded_bytes(const MicroShape& micro, Objective objective) {
 }
 
 std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,
-                                 const std::vector<std::string>& flat_groups_of_stages) {
-  std::int64_t most = 0;
+                                 const std::vector<FlatGroupOfStages>& flat_groups_of_stages) {
+  std::int64_t elements = 0;
   for (const auto& e : table.entries())
-    if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
-        flat_groups_of_stages.end())
-      most = std::max(most, base::aligned(2 * e.layout.shard * base::size_of(states.gradient)));
-  return most;
+    for (const auto& shared : flat_groups_of_stages)
+      if (shared.flat_group == e.flat_group.name)
+        elements += (std::ssize(shared.uses) - e.occurrences) * e.layout.shard;
+  return base::aligned(elements * base::size_of(states.gradient));
 }
 
 namespace {
@@ -69,7 +74,6 @@ std::shared_ptr<const PassBytes> pass_bytes(const ModelPart& part, const MicroSh
   if (auto before = known.find(key)) return *std::move(before);
   auto made = std::make_shared<const PassBytes>(
       PassBytes{.slots = SlotCounter(part, micro),
-                .stream = stream_bytes(part.model, micro),
                 .staging = tensor_staging_bytes(part.model, micro) + expert_staging_bytes(part, micro, Pass::train),
                 .workspace = workspace_bytes(part, micro, Pass::train)});
   return known.keep(std::move(key), std::move(made), 1 + part.chunks.size());
@@ -88,7 +92,7 @@ PartMemory::PartMemory(const ModelPart& part, const StateShape& states, const Mi
   of[Category::gradients] = s.gradients;
   of[Category::micro_batch_gradients] = s.micro_batch_gradients;
   of[Category::optimizer] = s.optimizer;
-  of[Category::activations] = in_flight_.hears_before ? 2 * passes_->stream : 0;
+  of[Category::activations] = in_flight_.message_buffers;
   of[Category::communication_staging] =
       s.communication_staging + passes_->staging + stage_staging_bytes(table, states, in_flight_.flat_groups_of_stages);
   of[Category::workspace] = passes_->workspace;
@@ -98,8 +102,9 @@ PartMemory::PartMemory(const ModelPart& part, const StateShape& states, const Mi
   of[Category::save_snapshot] = s.save_snapshot;
   of[Category::offload_buffers] = s.offload_buffers;
   of[Category::offloaded_states] = s.offloaded_states;
-  others_.reserve = reserve_bytes(micro, states.topology, static_cast<int>(in_flight_.slots.size())) +
-                    (in_flight_.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
+  others_.reserve =
+      reserve_bytes(micro, states.topology, static_cast<int>(in_flight_.slots.size()), in_flight_.sharing_stages) +
+      (in_flight_.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
 }
 
 MemoryBytes PartMemory::with(const Recomputation& recompute) const {

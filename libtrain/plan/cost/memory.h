@@ -5,6 +5,7 @@
 #include "libtrain/base/memory_categories.h"
 #include "libtrain/plan/cost/activations.h"
 #include "libtrain/plan/cost/states.h"
+#include "libtrain/plan/schedule/stages.h"
 #include "libtrain/plan/spec/objective.h"
 #include "libtrain/plan/spec/offload.h"
 
@@ -30,17 +31,16 @@ struct InFlight {
   // For each chunk, the number of slots. A slot holds the activations of one micro-batch from its forward to the end of
   // its backward, so this is the number of micro-batches in flight.
   std::vector<int> slots = {1};
-  // Whether any of its chunks receives activations from another pipeline stage. Then the rank has two more buffers: one
-  // in which activations arrive, and one from which gradients are sent back.
-  bool hears_before = false;
-  std::vector<std::string> flat_groups_of_stages = {};  // names of flat groups that other pipeline stages hold, too
-  Placement activations = {};                           // of the inputs of layers (plan/cost/activation_offload.h)
+  std::int64_t message_buffers = 0;                           // bytes (plan/schedule/stage_messages.h)
+  std::vector<FlatGroupOfStages> flat_groups_of_stages = {};  // that the rank holds
+  std::vector<int> sharing_stages = {};                       // of the whole pipeline
+  Placement activations = {};  // of the inputs of layers (plan/cost/activation_offload.h)
 };
 
 // What passes of a micro-batch need, whatever states a rank has and how many micro-batches are in flight.
 struct PassBytes {
   SlotCounter slots;
-  std::int64_t stream = 0, staging = 0, workspace = 0;
+  std::int64_t staging = 0, workspace = 0;
 };
 
 // The memory of a rank of a part, with one recomputation after the other. Counts once what recomputation does not
@@ -68,16 +68,18 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
 std::int64_t loaded_bytes(const MicroShape& micro, Objective objective);
 
 // Staging for exchanging the summed shards of the flat groups that several pipeline stages hold (params/stage_sums.h):
-// the shards of both stages, one after the other, of the largest group.
+// those of other stages' occurrences, one after the other.
 std::int64_t stage_staging_bytes(const FlatGroupTable& table, const StateShape& states,
-                                 const std::vector<std::string>& flat_groups_of_stages);
-// What a rank takes outside its arenas; `chunks` are its stage's. The GPU's numbers were measured on an H200 with CUDA
-// 13 and NCCL: 563 MB alone, some 475 MB more with the first communicator, and up to 60 MB with each further one.
-std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks);
+                                 const std::vector<FlatGroupOfStages>& flat_groups_of_stages);
+// What a rank takes outside its arenas; `chunks` are its stage's. `sharing`: plan::sharing_stages. The GPU's numbers
+// were measured on an H200 with CUDA 13 and NCCL: 563 MB alone, some 475 MB more with the first communicator, and up to
+// 60 MB with each further one.
+std::int64_t reserve_bytes(const MicroShape& micro, const Topology& topology, int chunks,
+                           const std::vector<int>& sharing = {});
 // The most NCCL communicators that a rank makes. There is one for each group along an axis, one for flat groups that
 // stages hold together, and one for the results of all ranks if no other group has all ranks. Each queue to a
 // neighbouring stage is a communicator of two ranks (engine/world.h, engine/place.h, comm/neighbours.h).
-int gpu_communicators(const Topology& topology, int chunks);
+int gpu_communicators(const Topology& topology, int chunks, const std::vector<int>& sharing = {});
 
 // Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0. Stage 1 divides the optimizer by n, stage 2 also the
 // gradients, stage 3 also the parameters. With AdamW K = 12 for a 16-bit working dtype (master, m, v), and 8 for f32

@@ -8,6 +8,8 @@
 #include "libtrain/plan/grid/reduction_nodes.h"
 #include "libtrain/plan/grid/zero_groups.h"
 
+#include <algorithm>
+
 namespace trainyard::plan {
 
 GradientPlan gradient_plan(const StateShape& s, int sources) {
@@ -80,7 +82,8 @@ StateBytes state_bytes(const FlatGroupTable& table, const StateShape& s) {
     const auto gradients = gradient_plan(s, e.contributions);
     const auto kept = (gradients.whole ? kept_sources(s, e.contributions) * e.layout.padded : 0) +
                       (gradients.shards ? e.layout.shard : 0);
-    b.gradients += e.times * e.occurrences * kept * g;
+    // The sum of a flat group that no block here uses comes from other stages.
+    b.gradients += e.times * std::max<std::int64_t>(1, e.occurrences) * kept * g;
     const auto updated = s.zero == 0 ? e.layout.padded : e.layout.shard;
     b.optimizer += e.times * (updated * s.optimizer->state_bytes() + kept_master_bytes(s.working, s.master, updated));
   }

@@ -11,6 +11,7 @@
 #include "libtrain/plan/grid/reduction_nodes.h"
 #include "libtrain/plan/grid/zero_groups.h"
 #include "libtrain/plan/schedule/accesses.h"
+#include "libtrain/plan/schedule/stage_messages.h"
 
 #include <algorithm>
 
@@ -77,10 +78,6 @@ std::vector<SizedCalls> step_gathers(const ModelPart& part, const FlatGroupTable
     for (std::int64_t i = 0; i < e.times; ++i) n += base::at(each, e.index + i * e.stride);
     return n;
   });
-}
-
-std::int64_t stream_bytes_sent(const ModelConfig& m, const MicroShape& s) {
-  return s.own_rows() * m.hidden * s.element_bytes();
 }
 
 // What a rank sends in one call: its part to each other rank. It counts twice for all_reduce, which adds parts and then
@@ -187,34 +184,49 @@ std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& mi
 
 std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
                                    Pass pass, std::int64_t micros) {
-  const auto bytes = stream_bytes_sent(model, micro);
-  std::int64_t before = 0, behind = 0;  // the stage's chunks that have a part before them, and behind them
-  for (int c = 0; c < stages.chunks(); ++c) {
-    if (stages.part(stage, c) > 0) ++before;
-    if (stages.part(stage, c) + 1 < stages.parts()) ++behind;
-  }
   std::vector<SizedCalls> out;
-  const auto add = [&](const char* operation, std::int64_t sent, std::int64_t received) {
-    if (const auto calls = micros * (sent + received); calls > 0)
-      out.push_back({Axis::pipe, 2, operation, micro.dtype, 2 * bytes, calls, micros * sent});
+  const auto add = [&](const char* operation, const std::vector<StageMessages::Tensor>& tensors, bool sends) {
+    for (const auto& [rows, dtype, bytes] : tensors) {
+      auto same = std::find_if(out.begin(), out.end(), [&, type = dtype, sent = bytes](const SizedCalls& c) {
+        return c.operation == operation && c.type == type && c.bytes == 2 * sent;
+      });
+      if (same == out.end()) same = out.insert(out.end(), {Axis::pipe, 2, operation, dtype, 2 * bytes, 0, 0});
+      same->calls += micros, same->sending += sends ? micros : 0;
+    }
   };
-  add("activations", behind, before);
-  if (pass == Pass::train) add("gradients", before, behind);
+  const auto each_chunk = [&](const auto& of) {
+    for (int c = 0; c < stages.chunks() && micros > 0; ++c) {
+      const int part = stages.part(stage, c);
+      of(messages_before(model, stages, part, micro), messages_before(model, stages, part + 1, micro));
+    }
+  };
+  each_chunk([&](const StageMessages& before, const StageMessages& behind) {
+    add("activations", behind.activations(), true);
+    add("activations", before.activations(), false);
+  });
+  if (pass == Pass::train)
+    each_chunk([&](const StageMessages& before, const StageMessages& behind) {
+      add("gradients", before.gradients(), true);
+      add("gradients", behind.gradients(), false);
+    });
   return out;
 }
 
-std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
-                                                   const std::vector<std::string>& flat_groups_of_stages,
+std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part, const Stages& stages, int stage,
                                                    const StateShape& shape) {
-  std::vector<SizedCalls> out;
-  if (flat_groups_of_stages.empty()) return out;
+  const auto sharing = sharing_stages(part.model, stages);
+  if (std::find(sharing.begin(), sharing.end(), stage) == sharing.end()) return {};
   const FlatGroupTable table(part, shape.topology);
-  for (const auto& e : table.entries())
-    if (std::find(flat_groups_of_stages.begin(), flat_groups_of_stages.end(), e.flat_group.name) !=
-        flat_groups_of_stages.end())
-      out.push_back({CallGroup::stages(), 2, "all_gather", shape.gradient,
-                     2 * e.layout.shard * base::size_of(shape.gradient), 1, 1});
-  return out;
+  std::int64_t all = 0, sent = 0;  // elements
+  for (const auto& shared : flat_groups_of_stage(part.model, stages, stage))
+    for (const auto& e : table.entries())
+      if (e.flat_group.name == shared.flat_group) {
+        all += static_cast<std::int64_t>(shared.uses.size()) * e.layout.shard;
+        sent += (std::ssize(shared.stages) - 1) * shared.uses_in(stage) * e.layout.shard;
+      }
+  const auto each = base::size_of(shape.gradient);
+  return {{CallGroup::stages(), static_cast<int>(sharing.size()), "all_gather", shape.gradient, all * each, 1, 1,
+           sent * each}};
 }
 
 std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {

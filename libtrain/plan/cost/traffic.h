@@ -36,14 +36,14 @@ std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& mi
 std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass,
                                      const Recomputation& recompute, std::int64_t micros);
 
-// The messages of `micros` micro-batches between a stage and its neighbours: activations forwards, and with Pass::train
-// their gradients backwards. Each is a call of two ranks, one of which sends.
+// The messages of `micros` micro-batches between a stage and its neighbours (plan/schedule/stage_messages.h):
+// activations forwards, and with Pass::train their gradients backwards. Each is a call of two ranks, one of which
+// sends.
 std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
                                    Pass pass, std::int64_t micros);
 // The exchange of summed shards, in a step, between the stages that hold a flat group together
 // (plan/schedule/stages.h).
-std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part,
-                                                   const std::vector<std::string>& flat_groups_of_stages,
+std::vector<SizedCalls> flat_group_of_stages_calls(const ModelPart& part, const Stages& stages, int stage,
                                                    const StateShape& shape);
 
 struct Traffic {

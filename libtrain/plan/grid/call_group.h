@@ -8,9 +8,9 @@
 
 namespace trainyard::plan {
 
-// The ranks that differ along some axes alone. Two groups are pairs of pipeline stages: along Axis::pipe, neighbouring
-// stages, which send activations and gradients; `stages`, the first and the last stage, which hold a flat group
-// together (plan/schedule/stages.h).
+// The ranks that differ along some axes alone. Two groups are pipeline stages: along Axis::pipe, pairs of
+// neighbouring stages, which send activations and gradients; `stages`, those that hold flat groups together
+// (plan/schedule/stages.h).
 class CallGroup {
  public:
   constexpr CallGroup() = default;

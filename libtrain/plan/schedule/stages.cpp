@@ -54,25 +54,39 @@ std::vector<FlatGroupOfStages> find_flat_groups(const ModelConfig& model, const 
   std::vector<FlatGroupOfStages> out;
   if (has_adapter(model)) return out;  // copies of frozen tables stay as they are
   const auto all = segments(model);
+  const auto named = [&](const std::string& name) {
+    return std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.flat_group == name; });
+  };
+  for (const auto& segment : all)
+    for (const auto& occurrence : segment.kind->occurrences(segment.model))
+      if (occurrence.own < 0 && named(occurrence.borrowed) == out.end())
+        out.push_back({occurrence.borrowed, {stage_of_owner(all, s, occurrence.borrowed)}, {}});
   std::int64_t begin = 0;  // first item of the segment
   for (const auto& segment : all) {
-    for (const auto& occurrence : segment.kind->occurrences(segment.model)) {
-      if (occurrence.own >= 0) continue;
-      const auto owner = stage_of_owner(all, s, occurrence.borrowed);
-      std::set<int> stages{owner};
-      for (std::int64_t i = 0; i < segment.times; ++i) stages.insert(s.stage_of(begin + i));
-      const auto known =
-          std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.flat_group == occurrence.borrowed; });
-      if (known != out.end()) stages.insert(known->stages.begin(), known->stages.end());
-      if (known != out.end()) known->stages = {stages.begin(), stages.end()};
-      else if (stages.size() > 1) out.push_back({occurrence.borrowed, {stages.begin(), stages.end()}});
-    }
+    const auto own = shared_flat_groups(segment);
+    for (std::int64_t i = 0; i < segment.times; ++i)
+      for (const auto& occurrence : segment.kind->occurrences(segment.model))
+        if (const auto used = named(occurrence.own >= 0 ? base::at(*own, occurrence.own).name : occurrence.borrowed);
+            used != out.end())
+          used->uses.push_back(s.stage_of(begin + i));
     begin += segment.times;
   }
+  for (auto& used : out) {
+    std::set<int> stages(used.uses.begin(), used.uses.end());
+    stages.insert(used.stages.begin(), used.stages.end());
+    used.stages = {stages.begin(), stages.end()};
+  }
+  std::erase_if(out, [](const auto& used) { return used.stages.size() == 1; });
   return out;
 }
 
 }  // namespace
+
+bool FlatGroupOfStages::is_in(int stage) const {
+  return std::find(stages.begin(), stages.end(), stage) != stages.end();
+}
+
+std::int64_t FlatGroupOfStages::uses_in(int stage) const { return std::count(uses.begin(), uses.end(), stage); }
 
 std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, const Stages& s) {
   if (s.parts() == 1) return {};
@@ -84,12 +98,17 @@ std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, c
   return known.keep(std::move(key), find_flat_groups(model, s), s.boundaries.size());
 }
 
-std::vector<std::string> flat_groups_of_stage(const ModelConfig& m, const Stages& stages, int stage) {
-  std::vector<std::string> out;
-  for (const auto& flat_group : flat_groups_of_stages(m, stages))
-    if (std::find(flat_group.stages.begin(), flat_group.stages.end(), stage) != flat_group.stages.end())
-      out.push_back(flat_group.flat_group);
+std::vector<FlatGroupOfStages> flat_groups_of_stage(const ModelConfig& m, const Stages& stages, int stage) {
+  auto out = flat_groups_of_stages(m, stages);
+  std::erase_if(out, [&](const auto& flat_group) { return !flat_group.is_in(stage); });
   return out;
+}
+
+std::vector<int> sharing_stages(const ModelConfig& m, const Stages& stages) {
+  std::set<int> out;
+  for (const auto& flat_group : flat_groups_of_stages(m, stages))
+    out.insert(flat_group.stages.begin(), flat_group.stages.end());
+  return {out.begin(), out.end()};
 }
 
 }  // namespace trainyard::plan

@@ -27,15 +27,21 @@ struct Stages {
 ModelPart part_of(const ModelConfig& model, const Stages& stages, int stage);
 
 // A flat group that blocks of several stages use, such as the token table of a tied model, and the stages that hold it,
-// ascending. The first stage owns it, and the others have copies. Each stage sums the gradients of its own occurrences,
-// then adds the sums of all stages.
+// ascending. The stage of the block that declares it owns it, and the others have copies. Each stage has the sum of
+// each of its own occurrences, and adds the sums of all occurrences in the order of the model. A stage that owns it may
+// have no occurrence.
 struct FlatGroupOfStages {
   std::string flat_group;
   std::vector<int> stages;
+  std::vector<int> uses;  // the stage of each occurrence, in the order of the model
+  bool is_in(int stage) const;
+  std::int64_t uses_in(int stage) const;
   bool operator==(const FlatGroupOfStages&) const = default;
 };
 std::vector<FlatGroupOfStages> flat_groups_of_stages(const ModelConfig& model, const Stages& stages);
-// The names of those that the stage holds.
-std::vector<std::string> flat_groups_of_stage(const ModelConfig& model, const Stages& stages, int stage);
+// Those that the stage holds.
+std::vector<FlatGroupOfStages> flat_groups_of_stage(const ModelConfig& model, const Stages& stages, int stage);
+// The stages that hold any of these, ascending: ranks that differ in these stages alone exchange sums.
+std::vector<int> sharing_stages(const ModelConfig& model, const Stages& stages);
 
 }  // namespace trainyard::plan
