@@ -17,6 +17,7 @@
 #include "libtrain/engine/set_windows.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/engine/window_buffer.h"
+#include "libtrain/plan/spec/layer_model.h"
 #include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
@@ -186,6 +187,7 @@ Evaluation evaluate_set(const EvaluateConfig& config, EvaluationTerms& t, const 
   result.predicted = evaluator->memory().predicted();
   result.measured = evaluator->memory().measured();
   if (config.stream_weights) result.streamed = evaluator->streamed();
+  if (plan::has_experts(t.state.model)) result.gates = gate_metrics(t.state.model, evaluator->gate_records());
   return result;
 }
 

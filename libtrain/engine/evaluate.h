@@ -4,6 +4,7 @@
 
 #include "libtrain/engine/config.h"
 #include "libtrain/engine/evaluator.h"
+#include "libtrain/engine/gate_metrics.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/engine/world.h"
 
@@ -47,6 +48,7 @@ struct Evaluation {
   std::optional<StreamedWeights> streamed = {};  // of all ranks together; empty: the weights were kept
   std::int64_t source_sequence = 0;              // with an encoder, else 0
   double mask_span = 0;                          // of texts that are restored, else 0
+  std::optional<GateMetrics> gates = {};         // of a model with experts
 };
 
 // Called on rank 0 now and then: windows done by all ranks of its pipeline stage together, windows in total, and the

@@ -18,7 +18,13 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
       source_(weights == plan::Residence::streamed
                   ? std::make_unique<CheckpointWeights>(r_.set, world.topology, world.rank)
                   : nullptr),
-      store_(r_.context, source_.get(), &r_.memory[tensor::Category::save_snapshot]) {
+      store_(r_.context, source_.get(), &r_.memory[tensor::Category::save_snapshot]),
+      gates_(gate_record_shape(r_.plan.model)) {
+  if (gates_.rows > 0 && r_.compute->on_gpu())
+    device_records_ = tensor::DeviceBuffer(r_.compute->device().index, gates_.count() * 8,
+                                           "reserving memory for the records of gates");
+  records_.resize(base::size(gates_.count()));
+  if (const auto records = own_records()) tensor::clear(*r_.compute, records);
   make_chunks();
   r_.link_stages();
 }
@@ -122,6 +128,25 @@ StreamedWeights Evaluator::streamed() const {
   return sum;
 }
 
+base::View Evaluator::own_records() {
+  if (gates_.rows == 0 || r_.world.topology.coordinate(r_.world.rank, plan::Axis::tensor) > 0) return {};
+  auto* memory = device_records_ ? device_records_.data<std::int64_t>() : records_.data();
+  return base::View(memory, base::DType::i64, {gates_.rows, gates_.width}, r_.compute->device());
+}
+
+std::vector<std::int64_t> Evaluator::gate_records() {
+  std::vector<std::int64_t> all(records_.size());
+  if (gates_.rows == 0) return all;
+  const auto here = base::View::of(all.data(), {gates_.rows, gates_.width});
+  if (const auto own = own_records()) {
+    tensor::copy(*r_.compute, own, here);
+    r_.compute->synchronize();
+  }
+  r_.world.control->all_reduce(r_.communication, here, comm::Reduction::sum);
+  r_.communication.synchronize();
+  return all;
+}
+
 void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
                          const std::function<void(std::size_t)>& passed) {
   const auto passes = r_.passes(store_, settings_.seed);
@@ -132,7 +157,7 @@ void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLo
        [&](std::span<const plan::Occurrence> leases) {
          if (!source_) store_.begin_evaluation(leases);
        },
-       passed});
+       passed, own_records()});
   if (source_ && !checked_) check_sums();
 }
 

@@ -4,10 +4,12 @@
 
 #include "libtrain/checkpoint/read_sums.h"
 #include "libtrain/engine/checkpoint_weights.h"
+#include "libtrain/engine/gate_metrics.h"
 #include "libtrain/engine/rank_runtime.h"
 #include "libtrain/engine/trainer.h"
 #include "libtrain/params/weight_store.h"
 #include "libtrain/plan/streamed_reads.h"
+#include "libtrain/tensor/device_buffer.h"
 
 #include <functional>
 #include <memory>
@@ -43,6 +45,9 @@ class Evaluator {
   void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
                 const std::function<void(std::size_t place)>& passed);
   StreamedWeights streamed() const;  // until now; collective
+  // The records of all gates until now, summed over all ranks (gate_record_shape). They also count sequences that only
+  // fill up the last micro-batch. Collective.
+  std::vector<std::int64_t> gate_records();
   bool finds_losses() const { return r_.stage + 1 == r_.plan.pipeline; }
 
   // For example "stage 1, forward of micro-batch 3". From any thread.
@@ -57,6 +62,7 @@ class Evaluator {
   plan::LeaseOrder leases_of(std::int64_t micros) const;
   void announce(std::int64_t micros);
   void check_sums();
+  base::View own_records();  // empty where this rank records nothing
 
   StepSettings settings_;
   RankRuntime r_;
@@ -65,6 +71,9 @@ class Evaluator {
   std::int64_t first_step_ = 0, later_step_ = 0;  // bytes that are predicted of one micro-batch
   bool checked_ = false;                          // that what the first evaluate() read is what was saved
   params::WeightStore store_;
+  GateRecordShape gates_;
+  std::vector<std::int64_t> records_;  // memory on a CPU
+  tensor::DeviceBuffer device_records_;
 };
 
 }  // namespace trainyard::engine

@@ -29,6 +29,7 @@ LayerGate layer_gate(std::int64_t layer, std::int64_t experts, std::span<const s
   };
   LayerGate g;
   g.layer = layer, g.experts = experts;
+  g.choices.assign(loads.begin(), loads.end());
   g.kept = record[kernels::kept_places], g.dropped = choices - g.kept;
   g.dropped_share = over(static_cast<double>(g.dropped), choices);
   g.fullest = load_of(*most), g.emptiest = load_of(*least);

@@ -20,6 +20,7 @@ struct LayerGate {
   double fullest = 0, emptiest = 0;     // loads, before dropping
   std::int64_t fullest_expert = 0;      // the first of equals
   double balance_loss = 0, z_loss = 0, entropy = 0;
+  std::vector<std::int64_t> choices = {};  // of each expert, before dropping
 };
 struct GateMetrics {
   std::vector<LayerGate> layers;                          // layers with experts, ascending

@@ -56,6 +56,7 @@ struct ForwardPasses {
   std::function<void(std::span<const plan::Occurrence> leases)> begin_pass;  // before each pass of a virtual stage
   // After the last pass of a micro-batch on this rank.
   std::function<void(std::size_t place)> passed = [](std::size_t) {};
+  base::View gate_records = {};  // of model::Step
 };
 
 // Refers to members of a trainer or an evaluator, and must not outlive them. The compute thread makes all calls.

@@ -144,8 +144,8 @@ struct Step {
   const params::Lease* relative_positions = nullptr;
   const params::Grads* relative_positions_gradients = nullptr;
   const AttentionLists* lists = nullptr;  // set if a layer has block-sparse attention (plan::is_sparse)
-  // i64 on the device, a row for each layer with experts in the whole model (kernels/gate_record). Training adds what
-  // its gates did. Empty: not wanted, or another tensor-parallel rank records it.
+  // i64 on the device, a row for each layer with experts in the whole model (kernels/gate_record). A pass
+  // adds what its gates did. Empty: not wanted, or another tensor-parallel rank records it.
   base::View gate_records = {};
   double loss_scale = 1;       // factor of the gradients of all losses; losses themselves are not scaled
   double label_smoothing = 0;  // of the loss in training (kernels/cross_entropy); an evaluation has none

@@ -127,7 +127,7 @@ void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSe
   base::View bias;
   if (gate_bias_ >= 0) bias = widened(step, lease.weight(gate_bias_));
   kernels::gate_forward(step.exec, gate_of(step), t["logits"], bias, choice_of(t));
-  if (!step.gate_records || step.output == Output::unread || step.pass == plan::Pass::evaluate) return;
+  if (!step.gate_records || step.output == Output::unread) return;
   const auto targets = step.exec.scratch().allocate(base::DType::f64, {1});
   kernels::gate_record(step.exec, t["groups"], t["loads"], t["gate_losses"], targets_of(step, targets),
                        step.gate_records.row_range(record_, 1));

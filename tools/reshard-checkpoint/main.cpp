@@ -1,5 +1,5 @@
-// reshard-checkpoint: converts a checkpoint to another parallel layout, averages several, compares two, or verifies
-// one.
+// reshard-checkpoint: converts a checkpoint to another parallel layout, averages several, joins mixtures of experts or
+// makes one smaller, compares two, or verifies one.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
@@ -10,6 +10,8 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/average.h"
+#include "libtrain/checkpoint/chosen_experts.h"
+#include "libtrain/checkpoint/expert_use.h"
 #include "libtrain/checkpoint/merge.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/removed.h"
@@ -43,23 +45,26 @@ constexpr const char* examples =
     "  reshard-checkpoint --average whole eight mean --json\n"
     "  reshard-checkpoint --ema run2 smooth\n"
     "  reshard-checkpoint --merge adapted merged\n"
+    "  reshard-checkpoint --join-experts moe dealt-out joined\n"
+    "  reshard-checkpoint --keep-experts 3 --expert-use use.json moe smaller\n"
     "  reshard-checkpoint --verify mean\n";
 
 struct Settings {
   std::vector<std::string> paths;
-  std::optional<int> data, tensor, experts, pipeline, zero;
+  std::optional<int> data, tensor, experts, pipeline, zero, keep_experts;
   int threads = 0;
-  std::string partition, plan, dtype, only, memory = "256MiB", progress = "auto";
+  std::string partition, plan, dtype, only, expert_use, memory = "256MiB", progress = "auto";
   std::optional<double> tolerance;
-  bool consolidate = false, average = false, merge = false, ema = false;
+  bool consolidate = false, average = false, merge = false, ema = false, join_experts = false;
   bool diff = false, verify = false, force = false, json = false;
 };
 
 void add_options(CLI::App& app, Settings& s) {
   using tools::in_range, tools::one_of;
-  app.add_option("PATHS", s.paths,
-                 "SRC DST; with --average A B C ... DST; with --diff A B; with --verify SRC. An input is a checkpoint, "
-                 "or a run, for its newest whole checkpoint")
+  app.add_option(
+         "PATHS", s.paths,
+         "SRC DST; with --average and --join-experts A B C ... DST; with --diff A B; with --verify SRC. An input "
+         "is a checkpoint, or a run, for its newest whole checkpoint")
       ->required();
   app.add_flag("--average", s.average,
                "write the mean of the inputs' weights, added in f64; all else, optimizer states too, comes from the "
@@ -71,6 +76,20 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_flag("--merge", s.merge,
                "add adapters to the weights beside them: DST is a model without adapters, with the weights alone")
       ->group("Work");
+  app.add_flag("--join-experts", s.join_experts,
+               "put the experts and gates of mixtures side by side: DST has the experts of all inputs and the mean of "
+               "their other weights, as weights alone")
+      ->group("Work");
+  app.add_option("--keep-experts", s.keep_experts,
+                 "keep in each layer the N experts that --expert-use counts most, as weights alone")
+      ->check(in_range(base::Range<int>{1, 4096}))
+      ->group("Work")
+      ->type_name("N");
+  app.add_option("--expert-use", s.expert_use,
+                 "for --keep-experts: how often each expert was chosen, as train --evaluate SRC --json prints it; of "
+                 "several lines the sum counts")
+      ->group("Work")
+      ->type_name("FILE");
   app.add_flag("--diff", s.diff,
                "compare tensor by tensor: largest absolute and relative difference, where it is, cosine; exit 5 if any "
                "tensor differs")
@@ -137,7 +156,9 @@ void add_options(CLI::App& app, Settings& s) {
 void require_apart(const CLI::App& app) {
   using Names = std::vector<const char*>;
   const std::vector<std::pair<Names, Names>> apart{
-      {{"--average"}, {"--ema", "--merge", "--diff", "--verify"}},
+      {{"--average"}, {"--ema", "--merge", "--join-experts", "--keep-experts", "--diff", "--verify"}},
+      {{"--join-experts"}, {"--ema", "--merge", "--keep-experts", "--diff", "--verify", "--only", "--plan"}},
+      {{"--keep-experts"}, {"--ema", "--merge", "--diff", "--verify", "--only", "--plan"}},
       {{"--ema"}, {"--merge", "--diff", "--verify"}},
       {{"--merge"}, {"--diff", "--verify", "--only", "--plan"}},
       {{"--diff"}, {"--verify"}},
@@ -155,6 +176,9 @@ void require_apart(const CLI::App& app) {
       for (const auto* b : other)
         if (app.count(a) > 0 && app.count(b) > 0)
           throw base::UsageError(fmt::format("{} and {} do not go together", a, b), "leave one of them out");
+  if (app.count("--keep-experts") != app.count("--expert-use"))
+    throw base::UsageError("--keep-experts and --expert-use need each other",
+                           "reshard-checkpoint --keep-experts N --expert-use FILE SRC DST");
   if (app.count("--tolerance") > 0 && app.count("--diff") == 0)
     throw base::UsageError("--tolerance is only for --diff", "reshard-checkpoint --diff A B --tolerance X");
 }
@@ -168,7 +192,8 @@ void require_paths(const Settings& s) {
   if (s.verify && n != 1) refuse("--verify SRC");
   if (s.diff && n != 2) refuse("--diff A B");
   if (s.average && n < 3) refuse("--average A B C ... DST");
-  if (!s.verify && !s.diff && !s.average && n != 2) refuse("SRC DST");
+  if (s.join_experts && n < 3) refuse("--join-experts A B C ... DST");
+  if (!s.verify && !s.diff && !s.average && !s.join_experts && n != 2) refuse("SRC DST");
 }
 
 using tools::Progressing;
@@ -233,11 +258,21 @@ checkpoint::NewLayout layout_of(const Settings& s, const checkpoint::Reader& sou
 }
 
 // Warns about an odd layout before the work, which may take long.
-void warn_of(const checkpoint::NewLayout& layout, const checkpoint::Reader& source) {
-  const auto ranks = checkpoint::ranks_of_layout(source.manifest(), layout);
+void warn_of(const checkpoint::NewLayout& layout, const checkpoint::Manifest& source) {
+  const auto ranks = checkpoint::ranks_of_layout(source, layout);
   for (const auto& doubt :
-       checkpoint::doubts_of_layout(checkpoint::state_of_layout(source.state(), layout, ranks), ranks))
+       checkpoint::doubts_of_layout(checkpoint::state_of_layout(source.state, layout, ranks), ranks))
     base::log_warning("{}", doubt);
+}
+
+// The experts of the new checkpoint, where the work is about experts.
+std::optional<checkpoint::ChosenExperts> experts_of(const Settings& s,
+                                                    const std::vector<const checkpoint::Reader*>& sources) {
+  if (s.join_experts) return checkpoint::joined_experts(sources);
+  if (!s.keep_experts) return {};
+  const auto use =
+      checkpoint::expert_use_from_text(base::read_file(s.expert_use, base::largest_description), s.expert_use);
+  return checkpoint::most_used_experts(*sources.back(), *s.keep_experts, use, s.expert_use);
 }
 
 base::ExitCode make(const Settings& s, const Sources& sources) {
@@ -253,10 +288,12 @@ base::ExitCode make(const Settings& s, const Sources& sources) {
   reshard::Made made{{}, read.back()->manifest().ranks, s.paths.back(), {}, 0};
   for (const auto* source : read) made.sources.push_back(source->path());
   auto layout = layout_of(s, *read.back());
-  if (s.merge) layout.contents = checkpoint::Contents::model;
+  const auto experts = experts_of(s, read);
+  if (s.merge || experts) layout.contents = checkpoint::Contents::model;
   checkpoint::require_free_destination(base::without_slashes(made.output), o.existing, made.sources);
-  warn_of(layout, *read.back());
-  made.result = s.merge     ? checkpoint::merge_adapters(*read.back(), made.output, layout, o)
+  warn_of(layout, experts ? checkpoint::manifest_of_chosen(*read.back(), *experts) : read.back()->manifest());
+  made.result = experts     ? checkpoint::take_experts(read, *experts, made.output, layout, o)
+                : s.merge   ? checkpoint::merge_adapters(*read.back(), made.output, layout, o)
                 : s.average ? checkpoint::average(read, made.output, layout, o)
                 : s.ema     ? checkpoint::moving_average(*read.back(), made.output, layout, o)
                             : checkpoint::reshard(*read.back(), made.output, layout, o);
@@ -304,9 +341,9 @@ base::ExitCode verify(const Settings& s, const Sources& sources) {
 int main(int argc, char** argv) {
   Settings s;
   CLI::App app("", "reshard-checkpoint");
-  tools::describe_program(app,
-                          "Writes a checkpoint anew for other ranks; also averages, merges, compares and verifies.",
-                          examples, "train, inspect, partition-model; checkpoints/README.md for the format");
+  tools::describe_program(
+      app, "Writes a checkpoint anew for other ranks; also averages, merges, joins, compares and verifies.", examples,
+      "train, inspect, partition-model; checkpoints/README.md for the format");
   add_options(app, s);
   return tools::guarded(app, argc, argv, [&] {
     tools::watch_signals();

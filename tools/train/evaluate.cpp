@@ -54,6 +54,9 @@ nlohmann::ordered_json to_json(const engine::Evaluation& e) {
       {"perplexity", finite(e.perplexity())},
       {"bits_per_byte", finite(e.bits_per_byte())}};
   if (e.source_sequence > 0) out["source_sequence"] = e.source_sequence;
+  if (e.gates)
+    for (const auto& g : e.gates->layers)
+      out["experts"].push_back({{"layer", g.layer}, {"choices", g.choices}, {"dropped_share", g.dropped_share}});
   if (restores(e)) out["mask_span"] = e.mask_span;
   if (e.streamed)
     out["streamed_weights"] = {{"bytes", e.streamed->read},
@@ -77,6 +80,13 @@ std::string memory_text(const engine::Evaluation& e) {
   return fmt::format("{} bytes of arenas, predicted {}, difference {}", measured, predicted, measured - predicted);
 }
 
+std::string gates_text(const engine::GateMetrics& gates) {
+  double least = gates.fullest;
+  for (const auto& g : gates.layers) least = std::min(least, g.emptiest);
+  return fmt::format("loads from {:.2f} to {:.2f} of an even share; {:.2g} % of the choices dropped", least,
+                     gates.fullest, 100 * gates.dropped_share);
+}
+
 std::string to_text(const engine::Evaluation& e) {
   const auto row = [](const char* name, const std::string& value) { return fmt::format("{:<16}{}\n", name, value); };
   const auto bits = e.bits_per_byte();
@@ -96,6 +106,7 @@ std::string to_text(const engine::Evaluation& e) {
          row("bits per byte", std::isfinite(bits) ? fmt::format("{:.6g}", bits)
                               : e.unmeasured > 0  ? fmt::format("not known: {}", e.unmeasured_why)
                                                   : "-") +
+         (e.gates ? row("experts", gates_text(*e.gates)) : "") +
          (e.streamed ? row("weights", streamed_text(*e.streamed)) + row("memory", memory_text(e)) : "");
 }
 
