@@ -5,6 +5,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/setting_text.h"
+#include "libtrain/base/text.h"
 #include "libtrain/data/masking.h"
 #include "libtrain/data/set_tokenizer.h"
 #include "libtrain/plan/spec/objective.h"
@@ -53,6 +54,20 @@ TextInfilling text_infilling_of(const std::string& folder, const SetIndex& index
   rule.end = index.end_of_document;
   rule.mask_token = static_cast<std::int32_t>(mask_token_of(folder, index));
   return rule;
+}
+
+std::vector<std::uint8_t> sentence_ends_of_set(const std::string& folder, const SetIndex& index) {
+  const auto set = tokenizer_of_set(folder, index);
+  if (!set.tokenizer)
+    throw base::InputError(fmt::format("{}: sentences can be found only with the set's tokenizer: {}",
+                                       base::one_line(folder), set.why_not),
+                           base::text("$objective infilling, which keeps the order of sentences"));
+  auto out = sentence_ends_of(*set.tokenizer);
+  if (std::find(out.begin(), out.end(), 1) == out.end())
+    throw base::InputError(
+        fmt::format("{}: no token ends a sentence, with a period for example", base::one_line(folder)),
+        base::text("$objective infilling, which keeps the order of sentences"));
+  return out;
 }
 
 std::int64_t vocabulary_of(const Denoising& rule, const SetIndex& index) {

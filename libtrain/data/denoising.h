@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace trainyard::data {
 
@@ -20,6 +21,9 @@ SpanCorruption span_corruption_of(const std::string& folder, const SetIndex& ind
 // Text infilling of a set, of mBART's rate and mean span. The mask is that of mask_token_of, and sentences stay in
 // their order.
 TextInfilling text_infilling_of(const std::string& folder, const SetIndex& index);
+// The table of the set's tokens that end sentences. InputError if the set's tokenizer is not available, or has no such
+// token.
+std::vector<std::uint8_t> sentence_ends_of_set(const std::string& folder, const SetIndex& index);
 
 // The ids that a model needs for the rule: the set's vocabulary, and what the rule adds behind it.
 std::int64_t vocabulary_of(const Denoising& rule, const SetIndex& index);

@@ -6,6 +6,7 @@
 #include "libtrain/base/text.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -121,14 +122,23 @@ InfilledCounts TextInfiller::fill(const SampleKey& key, std::span<const std::int
   return counts;
 }
 
-std::vector<std::uint8_t> sentence_ends_of(const Tokenizer& tokenizer, std::span<const std::string> tokens) {
-  std::vector<std::uint8_t> out(base::size(tokenizer.vocabulary()), 0);
-  for (const auto& name : tokens) {
-    auto token = tokenizer.token_named(name);
-    if (const auto id = id_of_digits(name); token < 0 && id && *id < tokenizer.vocabulary()) token = *id;
-    if (token < 0) throw no_such_token(base::one_line(tokenizer.source()), name, {});
-    base::at(out, token) = 1;
-  }
+bool ends_sentence(std::string_view text) {
+  constexpr std::array<std::string_view, 13> closing = {" ", "\n",     "\t",     "\"",     "'",      ")",     "]",
+                                                        "}", "\u00bb", "\u2019", "\u201d", "\u300d", "\u300f"};
+  constexpr std::array<std::string_view, 12> marks = {".",      "!",      "?",      "\u2026", "\u3002", "\uff01",
+                                                      "\uff1f", "\uff0e", "\u0964", "\u06d4", "\u061f", "\u1362"};
+  const auto ends_with_any = [&](const auto& all) {
+    return std::find_if(all.begin(), all.end(), [&](auto end) { return text.ends_with(end); });
+  };
+  for (auto end = ends_with_any(closing); end != closing.end(); end = ends_with_any(closing))
+    text.remove_suffix(end->size());
+  return ends_with_any(marks) != marks.end();
+}
+
+std::vector<std::uint8_t> sentence_ends_of(const Tokenizer& tokenizer) {
+  std::vector<std::uint8_t> out;
+  for (std::int32_t token = 0; token < tokenizer.vocabulary(); ++token)
+    out.push_back(ends_sentence(tokenizer.decode({&token, 1})) ? 1 : 0);
   return out;
 }
 

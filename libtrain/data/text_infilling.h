@@ -9,7 +9,7 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainyard::data {
@@ -71,7 +71,10 @@ class TextInfiller {
   PoissonLengths lengths_;
 };
 
-// The table of the tokens that end sentences, by text or id. InputError for one that the tokenizer lacks.
-std::vector<std::uint8_t> sentence_ends_of(const Tokenizer& tokenizer, std::span<const std::string> tokens);
+// Whether the text ends with a full stop, an exclamation or question mark, or an ellipsis, of Latin, Chinese, Indic,
+// Arabic or Ethiopic scripts. Spaces, closing quotes and closing brackets behind it do not count.
+bool ends_sentence(std::string_view text);
+// The table of the tokens whose text ends a sentence.
+std::vector<std::uint8_t> sentence_ends_of(const Tokenizer& tokenizer);
 
 }  // namespace trainyard::data

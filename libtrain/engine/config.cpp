@@ -101,8 +101,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("answers-only", c.answers_only, run, "only what the set marks as answers");
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("objective", c.objective, run,
-    "what is learned: causal, masked; with an encoder: spans, infilling; auto: as the model is",
-    base::Words{{"auto", "causal", "masked", "spans", "infilling"}});
+    "what is learned: causal, masked; with an encoder: spans, infilling, infilling-permuted",
+    base::Words{{"auto", "causal", "masked", "spans", "infilling", "infilling-permuted"}});
   v.is({T::evaluation, T::identity, T::of_checkpoint});
   v("mask-rate", c.mask_rate, run, "share that is hidden; 0: 0.15, infilling 0.35", {0, 1});
   v.is({T::evaluation, T::identity, T::of_checkpoint});

@@ -61,7 +61,7 @@ class TextCounter {
 const char* why_unmeasured(const RunSetup& setup) {
   if (setup.masking) return "hidden tokens are predicted from both sides";
   if (setup.sets.front().task == Task::spans) return "sentinels stand between the hidden spans";
-  if (setup.sets.front().task == Task::infilling) return "texts are predicted from what is left of them";
+  if (infills(setup.sets.front().task)) return "texts are predicted from what is left of them";
   return "";
 }
 

@@ -29,6 +29,7 @@
 #include "libtrain/plan/spec/objective.h"
 
 #include <algorithm>
+#include <array>
 
 namespace trainyard::engine {
 
@@ -62,8 +63,9 @@ void take_masking(RunConfig& r, const checkpoint::RunState& s, const std::string
   if (!rate.is_number() || !(rate.get<double>() > 0 && rate.get<double>() <= 1))
     refuse("mask_rate", rate, "a number above 0 and up to 1");
   if (encoder) {
-    if (objective != name_of(Task::spans) && objective != name_of(Task::infilling))
-      refuse("objective", objective, "pairs, spans or infilling");
+    const std::array restores{Task::spans, Task::infilling, Task::infilling_permuted};
+    if (std::none_of(restores.begin(), restores.end(), [&](Task task) { return objective == name_of(task); }))
+      refuse("objective", objective, "pairs, spans, infilling or infilling-permuted");
     if (!span.is_number() || !(span.get<double>() >= 0 && span.get<double>() <= most_mask_span))
       refuse("mask_span", span, fmt::format("a number up to {}", most_mask_span));
     r.objective = objective, r.mask_rate = rate, r.mask_span = span;

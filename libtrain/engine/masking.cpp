@@ -70,6 +70,7 @@ data::Denoising denoising_of(const RunConfig& c, const data::SetIndex& index, Ta
   }
   auto rule = data::text_infilling_of(c.data, index);
   rule.rate = rate, rule.mean_span = mask_span_of(c, task);
+  if (task == Task::infilling_permuted) rule.sentence_ends = data::sentence_ends_of_set(c.data, index);
   if (c.from_checkpoint.mask_token >= 0) rule.mask_token = static_cast<std::int32_t>(c.from_checkpoint.mask_token);
   return rule;
 }

@@ -19,6 +19,7 @@ const char* name_of(Task task) {
     case Task::pairs: return "pairs";
     case Task::spans: return "spans";
     case Task::infilling: return "infilling";
+    case Task::infilling_permuted: return "infilling-permuted";
   }
   return "";
 }
@@ -26,7 +27,9 @@ const char* name_of(Task task) {
 Task task_of(const RunConfig& c, const plan::ModelConfig& model, const data::SetIndex& index) {
   if (!plan::has_encoder(model)) return Task::windows;
   if (index.pairs) return Task::pairs;
-  return c.objective == name_of(Task::infilling) ? Task::infilling : Task::spans;
+  for (const auto task : {Task::infilling, Task::infilling_permuted})
+    if (c.objective == name_of(task)) return task;
+  return Task::spans;
 }
 
 Task main_task(const std::vector<RunSet>& sets) {
@@ -36,16 +39,16 @@ Task main_task(const std::vector<RunSet>& sets) {
 }
 
 double mask_rate_of(const RunConfig& c, Task task) {
-  return c.mask_rate > 0 ? c.mask_rate : task == Task::infilling ? 0.35 : 0.15;
+  return c.mask_rate > 0 ? c.mask_rate : infills(task) ? 0.35 : 0.15;
 }
 
-double mask_span_of(const RunConfig& c, Task task) {
-  return c.mask_span > 0 ? c.mask_span : task == Task::infilling ? 3.5 : 3;
-}
+double mask_span_of(const RunConfig& c, Task task) { return c.mask_span > 0 ? c.mask_span : infills(task) ? 3.5 : 3; }
 
 void require_settings_of_encoder(const RunConfig& c, const plan::ModelConfig& model) {
   const auto name = base::excerpt(model.name);
-  const bool of_encoder = c.objective == name_of(Task::spans) || c.objective == name_of(Task::infilling);
+  bool of_encoder = false;
+  for (const auto task : {Task::spans, Task::infilling, Task::infilling_permuted})
+    of_encoder = of_encoder || c.objective == name_of(task);
   base::Complaints wrong;
   if (!plan::has_encoder(model)) {
     if (of_encoder)
@@ -59,7 +62,7 @@ void require_settings_of_encoder(const RunConfig& c, const plan::ModelConfig& mo
   }
   if (!of_encoder && c.objective != "auto")
     wrong.add(base::text("$objective {}: model {} has an encoder, which sees whole sources", c.objective, name),
-              base::text("$objective spans or infilling for texts; sets of pairs need none"));
+              base::text("$objective spans, infilling or infilling-permuted for texts; sets of pairs need none"));
   if (c.mask_words == "on")
     wrong.add(base::text("$mask-words on: model {} has an encoder, and spans of tokens are hidden", name),
               base::text("leave $mask-words out"));

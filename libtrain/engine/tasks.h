@@ -11,14 +11,16 @@ namespace trainyard::engine {
 
 struct RunSet;
 
-// windows: of text, as a model without an encoder reads every set. pairs: the target of each source. spans and
-// infilling: a text from what is left of it (data/span_corruption.h, data/text_infilling.h).
-enum class Task { windows, pairs, spans, infilling };
+// windows: of text, as a model without an encoder reads every set. pairs: the target of each source. The others: a text
+// from what is left of it (data/span_corruption.h, data/text_infilling.h); permuted: its sentences are in another
+// order, too.
+enum class Task { windows, pairs, spans, infilling, infilling_permuted };
 const char* name_of(Task task);
-inline bool corrupts(Task task) { return task == Task::spans || task == Task::infilling; }
+inline bool infills(Task task) { return task == Task::infilling || task == Task::infilling_permuted; }
+inline bool corrupts(Task task) { return task == Task::spans || infills(task); }
 
 // A model with an encoder learns the pairs of a set of pairs, and restores the texts of other sets as $objective says:
-// spans, unless it says infilling.
+// spans, unless it says a form of infilling.
 Task task_of(const RunConfig& config, const plan::ModelConfig& model, const data::SetIndex& index);
 // The task of a run's texts, or pairs if it has no others.
 Task main_task(const std::vector<RunSet>& sets);

@@ -292,4 +292,10 @@ TEST_F(CorruptedText, PairsAndTextAlternate) {
     EXPECT_EQ(row_at(both, i), i < 3 ? row_at(translation, i) : row_at(text, i - 3));
 }
 
+// Their tokens are numbers without a text.
+TEST_F(CorruptedText, SentencesNeedTheTokenizerOfTheSet) {
+  const auto said = refusal_of<trainyard::base::InputError>([&] { data::sentence_ends_of_set(scratch.path, index); });
+  EXPECT_NE(said.find("sentences can be found only with the set's tokenizer"), std::string::npos) << said;
+}
+
 }  // namespace corrupted_windows_test

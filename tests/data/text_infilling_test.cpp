@@ -172,16 +172,14 @@ TEST(TextInfilling, RefusesWhatIsNotPossible) {
   EXPECT_THROW(infill(data::TextInfiller(infilling_of_mbart()), {}, {}), base::InputError);
 }
 
-TEST(TextInfilling, SentenceEndsAreTokensByNameOrId) {
-  class Dots : public Numbers {
-   public:
-    Dots() : Numbers(100) {}
-    std::int32_t token_named(std::string_view name) const override { return name == "." ? 7 : -1; }
-  };
-  const std::vector<std::string> names{".", "12"}, unknown{"!"}, beyond{"100"};
-  const auto table = data::sentence_ends_of(Dots(), names);
-  EXPECT_EQ(std::accumulate(table.begin(), table.end(), 0), 2);
-  EXPECT_TRUE(table.size() == 100 && table[7] == 1 && table[12] == 1);
-  EXPECT_THROW(data::sentence_ends_of(Dots(), unknown), base::InputError);
-  EXPECT_THROW(data::sentence_ends_of(Dots(), beyond), base::InputError);
+TEST(TextInfilling, SentencesEndWithTheirMarks) {
+  for (const char* text :
+       {".", " end.", "Oh!", "why?)", "so.\"", "wait\u2026", "\u3002", "\u597d\uff01\u300d", "? ", "\u0964"})
+    EXPECT_TRUE(data::ends_sentence(text)) << text;
+  for (const char* text : {"", " ", ")", "a", ".5", "a.b", ",", ":", "\"", "\u3001"})
+    EXPECT_FALSE(data::ends_sentence(text)) << text;
+  const auto bytes = data::sentence_ends_of(*data::make_tokenizer("bytes"));
+  ASSERT_EQ(bytes.size(), 257u);
+  for (std::size_t byte = 0; byte < bytes.size(); ++byte)
+    EXPECT_EQ(bytes[byte] == 1, byte == '.' || byte == '!' || byte == '?') << byte;
 }

@@ -33,7 +33,7 @@ inline engine::RunConfig encoder_run(SmallRun& runs, int model, const std::strin
   const bool spans = model == 1 || model == 3;
   if (!spans && !fs::exists(pairs)) write_pairs(runs, "pairs", 200);
   c.data = model == 0 ? pairs : spans ? texts : fmt::format("{}:2,{}:1", pairs, texts);
-  if (model == 2) c.objective = "infilling", c.alternate_sets = true, c.label_smoothing = 0.1;
+  if (model == 2) c.objective = "infilling-permuted", c.alternate_sets = true, c.label_smoothing = 0.1;
   c.sequence = 32, c.source_sequence = 64;
   c.steps = 3, c.micro_batch = 4, c.global_batch = 24;
   c.validate_every = 3, c.validation_sequences = 4;
