@@ -4,8 +4,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/index.h"
 #include "libtrain/base/json.h"
-#include "libtrain/base/setting_text.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/setting_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/filled_checkpoint.h"
 #include "libtrain/plan/blocks/experts.h"
@@ -16,6 +16,7 @@
 #include "libtrain/plan/spec/layer_model.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -51,14 +52,19 @@ void require_experts(const Reader& source, const char* work) {
                            "it was written by a program with blocks of its own, which has to do it");
 }
 
-// Settings that matter only in training, and the number of reduction lanes, may differ.
+// Settings that matter only in training, the number of reduction lanes, and what joining itself decides.
+bool may_differ(const std::string& name) {
+  constexpr std::array free{"lanes",          "experts-count", "experts-groups",   "experts-balance-loss",
+                            "experts-z-loss", "experts-noise", "experts-bias-rate"};
+  return name.starts_with("dropout-") || std::ranges::find(free, name) != free.end();
+}
+
 void require_joinable(const Reader& first, const Reader& other) {
   auto ours = first.state().model, theirs = other.state().model;
   const auto a = plan::fields_of(ours), b = plan::fields_of(theirs);
   for (std::size_t i = 0; i < a.size(); ++i) {
     const auto& name = a[i].name;
-    if (plan::is_name(a[i]) || name == "lanes" || name == "experts-count" || name.starts_with("dropout-")) continue;
-    if (name == "experts-groups" || a[i].get() == b[i].get()) continue;
+    if (plan::is_name(a[i]) || may_differ(name) || a[i].get() == b[i].get()) continue;
     throw base::InputError(
         fmt::format("{} has {} {} where {} has {}: experts of different models cannot be joined", other.path(), name,
                     base::excerpt(b[i].get()), first.path(), base::excerpt(a[i].get())),

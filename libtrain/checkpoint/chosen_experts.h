@@ -22,8 +22,9 @@ struct ChosenExperts {
 };
 
 // All experts of all sources, in their order (Kim et al. 2021, arXiv:2109.10465). Models may differ in the number of
-// experts, in lanes and in dropout alone. UsageError for models without experts or with adapters, and where the new
-// model would be illegal. InputError for different models and for different tokenizers.
+// experts, in lanes, and in settings that matter only in training. The last model's are taken. UsageError for models
+// without experts or with adapters, and where the new model would be illegal. InputError for different models and for
+// different tokenizers.
 ChosenExperts joined_experts(const std::vector<const Reader*>& sources);
 
 // In each layer the `count` experts with the most choices, of equals the first, in their order. UsageError for a model

@@ -134,6 +134,12 @@ base::View Evaluator::own_records() {
   return base::View(memory, base::DType::i64, {gates_.rows, gates_.width}, r_.compute->device());
 }
 
+// Ranks take micro-batches in rotation. The last ones may repeat a micro-batch of another rank (reduce_losses).
+base::View Evaluator::records_of(std::int64_t micro) {
+  const auto ranks = r_.world.topology.size(plan::Axis::data);
+  return micro % ranks == r_.world.reduction_position() ? own_records() : base::View();
+}
+
 std::vector<std::int64_t> Evaluator::gate_records() {
   std::vector<std::int64_t> all(records_.size());
   if (gates_.rows == 0) return all;
@@ -157,7 +163,7 @@ void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLo
        [&](std::span<const plan::Occurrence> leases) {
          if (!source_) store_.begin_evaluation(leases);
        },
-       passed, own_records()});
+       passed, [&](std::int64_t micro) { return records_of(micro); }});
   if (source_ && !checked_) check_sums();
 }
 

@@ -45,8 +45,8 @@ class Evaluator {
   void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
                 const std::function<void(std::size_t place)>& passed);
   StreamedWeights streamed() const;  // until now; collective
-  // The records of all gates until now, summed over all ranks (gate_record_shape). They also count sequences that only
-  // fill up the last micro-batch. Collective.
+  // The records of all gates until now, summed over all ranks (gate_record_shape). Each micro-batch counts once, with
+  // the sequences that only fill it up. Collective.
   std::vector<std::int64_t> gate_records();
   bool finds_losses() const { return r_.stage + 1 == r_.plan.pipeline; }
 
@@ -62,7 +62,8 @@ class Evaluator {
   plan::LeaseOrder leases_of(std::int64_t micros) const;
   void announce(std::int64_t micros);
   void check_sums();
-  base::View own_records();  // empty where this rank records nothing
+  base::View own_records();                   // empty where another tensor-parallel rank records
+  base::View records_of(std::int64_t micro);  // empty for a micro-batch of another rank
 
   StepSettings settings_;
   RankRuntime r_;

@@ -44,7 +44,7 @@ void StagePasses::evaluate(std::span<const std::int64_t> micros, std::span<Micro
     now.begin(action, micros[at]);
     if (action.kind == Kind::load) {
       execs.join(std::exchange(slot.sent, {}));
-      enter(action, of.batch(micros[at]), plan::Pass::evaluate).step->gate_records = of.gate_records;
+      enter(action, of.batch(micros[at]), plan::Pass::evaluate).step->gate_records = of.gate_records(micros[at]);
     } else if (action.kind == Kind::forward) {
       of.begin_pass(chunk.evaluation);
       chunk.decoder->evaluate(*slot.step, slot.flow, slot.saved);

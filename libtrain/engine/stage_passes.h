@@ -56,7 +56,8 @@ struct ForwardPasses {
   std::function<void(std::span<const plan::Occurrence> leases)> begin_pass;  // before each pass of a virtual stage
   // After the last pass of a micro-batch on this rank.
   std::function<void(std::size_t place)> passed = [](std::size_t) {};
-  base::View gate_records = {};  // of model::Step
+  // Step::gate_records of a micro-batch.
+  std::function<base::View(std::int64_t micro)> gate_records = [](std::int64_t) { return base::View(); };
 };
 
 // Refers to members of a trainer or an evaluator, and must not outlive them. The compute thread makes all calls.
