@@ -16,6 +16,7 @@
 namespace trainyard::model {
 
 struct KvCache;
+struct SourceCache;
 class TensorCollectives;
 const TensorCollectives& one_rank();  // collectives of one rank (model/tensor_collectives.h)
 class AttentionLists;
@@ -129,7 +130,7 @@ struct Step {
   std::int64_t target_count = 0;
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum; the host does not wait
   // Evaluation: of each sequence of the micro-batch, a cache where attention stores keys and values, and reads earlier
-  // ones. Empty: there are none.
+  // ones (model/kv_cache.h). Empty: there are none.
   std::span<KvCache* const> past = {};
   const TensorCollectives* collectives = &one_rank();  // between the tensor-parallel ranks
   const ExpertCollectives* experts = &own_experts();   // between the ranks that hold different experts

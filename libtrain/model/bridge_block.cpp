@@ -2,6 +2,7 @@
 #include "libtrain/model/bridge_block.h"
 
 #include "kernels/cast/cast.h"
+#include "libtrain/model/kv_cache.h"
 #include "libtrain/params/context.h"
 #include "libtrain/plan/blocks/bridge.h"
 #include "libtrain/plan/spec/conditions.h"
@@ -26,6 +27,7 @@ BridgeBlock::BridgeBlock(const plan::ModelConfig& model, const std::vector<plan:
 }
 
 void BridgeBlock::forward(Step& step, Flow& flow, Saved& saved) {
+  if (goes_on(step)) return embedding_.forward(step, flow, saved);
   if (norm_) {
     const auto lease = step.store->lease(*normed_);
     const PassTensors t(plan::bridge_tensors(model_, shape_of(step), step.pass), step, saved);

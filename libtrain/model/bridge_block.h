@@ -12,7 +12,7 @@ namespace trainyard::model {
 // forward makes flow.memory from the encoder's hidden states in flow.source, which the final norm overwrites. flow.main
 // then becomes flow.target, the embedding of the target's tokens. backward consumes the gradient of the hidden states.
 // From the sum of the gradients of the encoder's output it makes the gradient of the encoder's hidden states, which
-// flow.main then is. Described by plan::BridgeKind.
+// flow.main then is. A later pass of texts that go on is the embedding alone. Described by plan::BridgeKind.
 class BridgeBlock : public Block {
  public:
   // Flat groups: what plan::BridgeKind owns. Occurrences: of the norm, if there is one, then of the decoder's

@@ -10,7 +10,8 @@ namespace trainyard::model {
 // A token sees the places of the source that belong to it (MicroBatch::source_start, source_end). Queries are grouped
 // as in attention. k and v are column slices of one [source rows, 2 kv_heads head_dim] tensor. backward adds the
 // gradient of the encoder's output to Step::memory_gradient. Tensor-parallel ranks divide the heads. Described by
-// plan::CrossAttentionKind.
+// plan::CrossAttentionKind. With caches (Step::past) the first pass of a text keeps keys and values of its source, and
+// later ones attend to these.
 class CrossAttentionBranch : public Branch {
  public:
   explicit CrossAttentionBranch(const BranchSpec& spec);
@@ -24,7 +25,11 @@ class CrossAttentionBranch : public Branch {
   };
   static Heads split(base::View kv);
   kernels::AttentionShape geometry(const Step& step) const;
+  double scale() const;
+  void keep(Step& step, base::View kv) const;
+  void attend_to_cache(Step& step, const SavedSet& t) const;
   plan::ModelConfig model_;
+  std::int64_t layer_;
   FusedLinear queries_, memory_;
   int output_weight_, output_bias_;
   DropoutSite probabilities_;

@@ -5,6 +5,7 @@
 #include "libtrain/base/index.h"
 #include "libtrain/model/assemble.h"
 #include "libtrain/model/head_block.h"
+#include "libtrain/model/kv_cache.h"
 #include "libtrain/model/tensor_collectives.h"
 #include "libtrain/plan/spec/conditions.h"
 
@@ -17,6 +18,7 @@ Decoder::Decoder(const plan::ModelPart& part, const plan::Recomputation& recompu
       blocks_(assemble(part, recompute, chunk)) {
   for (const auto& segment : plan::segments(part))
     if (segment.chunk == chunk) of_source_.insert(of_source_.end(), base::size(segment.times), segment.is_of_source());
+  bridge_ = std::count(of_source_.begin(), of_source_.end(), true);
 }
 Decoder::~Decoder() = default;
 
@@ -28,6 +30,11 @@ Flow Decoder::open(Step& step, Saved& saved) {
     return saved.push(dtype, {step.collectives->own_rows(micro.batch() * micro.sequence()), model_.hidden});
   };
   if (!plan::has_encoder(model_)) return {push(step.dtype, step.micro)};
+  if (goes_on(step)) {
+    Flow flow;
+    flow.main = flow.target = push(step.dtype, step.micro);
+    return flow;
+  }
   TRAINYARD_ASSERT(step.micro.source != nullptr, "the model has an encoder, and the micro-batch no sources");
   Flow flow;
   if (held_.source) flow.source = push(step.dtype, *step.micro.source);
@@ -109,7 +116,8 @@ void Decoder::logits(Step& step, Saved& saved, const LogitRows& wanted) {
   if (head == nullptr)
     throw base::Unsupported("the model's last block gives no logits", "register a head derived from HeadBlock");
   auto flow = open(step, saved);
-  for (std::int64_t b = 0; b + 1 < std::ssize(blocks_); ++b) run_block(b, &Block::forward, step, flow, saved);
+  for (std::int64_t b = goes_on(step) ? bridge_ : 0; b + 1 < std::ssize(blocks_); ++b)
+    run_block(b, &Block::forward, step, flow, saved);
   head->logits(step, flow, saved, wanted);
   saved.clear();
 }

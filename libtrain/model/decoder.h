@@ -69,7 +69,8 @@ class Decoder {
   // Evaluation: logits of position `at` of each sequence. out [b, stored vocabulary] is f32, or f64 when that is the
   // working dtype.
   void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
-  // Evaluation: logits of some rows of the micro-batch, a few at a time.
+  // Evaluation: logits of some rows of the micro-batch, a few at a time. A later pass of texts with caches (goes_on)
+  // begins at the bridge of an encoder-decoder model, and its micro-batch has no sources.
   void logits(Step& step, Saved& saved, const LogitRows& wanted);
 
  private:
@@ -80,6 +81,7 @@ class Decoder {
   void close(Saved& saved) const;
   plan::ModelConfig model_;
   plan::HeldStreams held_;
+  std::int64_t bridge_ = 0;      // index of the bridge among the blocks; 0: there is none
   std::vector<bool> of_source_;  // of each block
   std::vector<std::unique_ptr<Block>> blocks_;
 };

@@ -54,7 +54,18 @@ template <class Run> void over_ring(std::int64_t begin, std::int64_t end, std::i
   }
 }
 
+std::int64_t kv_width(const plan::ModelConfig& m) { return m.kv_heads * m.head_dim(); }
+
 }  // namespace
+
+SourceCache::SourceCache(const plan::ModelConfig& model, base::DType dtype, std::int64_t rows, tensor::Arena& arena) {
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    kv.push_back(plan::is_in_encoder(model, layer) ? base::View{} : arena.allocate(dtype, {rows, 2 * kv_width(model)}));
+}
+
+std::int64_t SourceCache::bytes(const plan::ModelConfig& model, base::DType dtype, std::int64_t rows) {
+  return model.decoder_layers * base::aligned(rows * 2 * kv_width(model) * base::size_of(dtype));
+}
 
 std::int64_t KvCache::rows(const plan::ModelConfig& m) {
   if (!m.attention.causal || m.attention.layout.at(0) != "sliding") return m.context;
@@ -63,6 +74,10 @@ std::int64_t KvCache::rows(const plan::ModelConfig& m) {
 
 KvCache::KvCache(const plan::ModelConfig& model, base::DType dtype, tensor::Arena& arena) {
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    if (plan::is_in_encoder(model, layer)) {
+      keys.emplace_back(), values.emplace_back();
+      continue;
+    }
     const auto n = rows(plan::layer_model(model, layer));
     keys.push_back(arena.allocate(dtype, {n, model.kv_heads * model.head_dim()}));
     values.push_back(arena.allocate(dtype, {n, model.kv_heads * model.head_dim()}));
@@ -71,7 +86,7 @@ KvCache::KvCache(const plan::ModelConfig& model, base::DType dtype, tensor::Aren
 
 std::int64_t KvCache::bytes(const plan::ModelConfig& model, base::DType dtype) {
   std::int64_t bytes = 0;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+  for (std::int64_t layer = model.encoder_layers; layer < model.layers; ++layer)
     bytes += 2 * base::aligned(rows(plan::layer_model(model, layer)) * model.kv_heads * model.head_dim() *
                                base::size_of(dtype));
   return bytes;
@@ -85,6 +100,16 @@ std::int64_t KvCache::scratch_bytes(const plan::ModelConfig& model, std::int64_t
                         ? base::aligned(model.relative_buckets * 4) + base::aligned(model.heads * model.context * 4)
                         : 0;
   return lists + gathered + output + bias + plan::cached_attention_scratch_bytes(model.context, model.heads, 4);
+}
+
+void KvCache::go_on_from(tensor::Exec& exec, const KvCache& other) {
+  for (std::size_t layer = 0; layer < keys.size(); ++layer) {
+    if (!keys[layer]) continue;
+    const auto n = std::min(other.length, keys[layer].rows());
+    kernels::copy(exec, other.keys[layer].row_range(0, n), keys[layer].row_range(0, n));
+    kernels::copy(exec, other.values[layer].row_range(0, n), values[layer].row_range(0, n));
+  }
+  length = other.length, source = other.source;
 }
 
 void KvCache::keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v) {

@@ -1,8 +1,10 @@
 // KvCache: keys and values of the earlier tokens of one text, so that the next token needs only its own row.
+// SourceCache: those of a source, to which the layers behind an encoder attend.
 #pragma once
 
 #include "kernels/attention/attention.h"
 #include "libtrain/base/view.h"
+#include "libtrain/model/block.h"
 #include "libtrain/plan/spec/model_config.h"
 #include "libtrain/tensor/arena.h"
 
@@ -10,6 +12,15 @@
 #include <vector>
 
 namespace trainyard::model {
+
+struct SourceCache {
+  // `rows`: the most tokens of a source. Memory from the given arena.
+  SourceCache(const plan::ModelConfig& model, base::DType dtype, std::int64_t rows, tensor::Arena& arena);
+  static std::int64_t bytes(const plan::ModelConfig& model, base::DType dtype, std::int64_t rows);
+  // Keys and values side by side, [rows, 2 kv_heads head_dim], per layer; empty for the layers of an encoder.
+  std::vector<base::View> kv;
+  std::int64_t length = 0;  // tokens of the source, after the first pass
+};
 
 // For evaluation of one sequence on the CPU. The first pass, with length 0, brings any number of tokens; every later
 // pass brings one, and may bring one of several sequences, each with a cache of its own. Blocks write the rows of the
@@ -30,8 +41,15 @@ struct KvCache {
   void attend(tensor::Exec& exec, std::int64_t layer, const kernels::AttentionShape& shape, base::View q,
               base::View out) const;
 
-  std::vector<base::View> keys, values;  // per layer
+  // Copies the rows of another cache of the same model, and goes on from its length with its source.
+  void go_on_from(tensor::Exec& exec, const KvCache& other);
+
+  std::vector<base::View> keys, values;  // per layer; empty for the layers of an encoder
   std::int64_t length = 0;               // tokens before this pass
+  SourceCache* source = nullptr;         // behind an encoder; several texts may have the same one
 };
+
+// Is this a later pass, which brings one token of each text? An encoder does not run in such a pass.
+inline bool goes_on(const Step& step) { return !step.past.empty() && step.past[0]->length > 0; }
 
 }  // namespace trainyard::model

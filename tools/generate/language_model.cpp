@@ -38,14 +38,14 @@ std::int64_t workspace_bytes(const plan::ModelConfig& m, const Shapes& s) {
                    model::KvCache::scratch_bytes(m, s.one.batch)});
 }
 
+}  // namespace
+
 int threads_for_one(const plan::ModelConfig& m, int threads) {
   std::int64_t layer = 0;  // bytes
   for (const auto& flat_group : plan::flat_groups(m))
     if (flat_group.part == plan::Part::layers) layer = std::max(layer, plan::layout(flat_group, 1).padded * 4);
   return static_cast<int>(std::clamp<std::int64_t>(layer >> 20, 1, threads));
 }
-
-}  // namespace
 
 plan::ModelConfig for_generation(const checkpoint::Reader& reader, std::int64_t room) {
   auto m = reader.state().model;
@@ -57,8 +57,7 @@ plan::ModelConfig for_generation(const checkpoint::Reader& reader, std::int64_t 
   if (plan::has_encoder(m))
     throw base::InputError(
         fmt::format("the model of {} has an encoder, and a text alone has no source to read", reader.path()),
-        "train --evaluate measures how well it predicts targets; convert-checkpoint writes a T5 for "
-        "transformers, which generates");
+        "train --evaluate measures how well it predicts targets; generate writes them");
   if (plan::has_experts(m)) m.experts.evaluation_capacity_factor = "none";
   // A shorter context takes less memory. A table of positions has a row for each, so it stays.
   if (room > 0 && !plan::has_position_table(m) && !plan::has_file_layout(m)) m.context = std::min(m.context, room);

@@ -26,6 +26,9 @@ std::string find_checkpoint(const std::string& path);
 // context only so many tokens, where the weights do not depend on it; 0: all.
 plan::ModelConfig for_generation(const checkpoint::Reader& reader, std::int64_t room = 0);
 
+// The threads for a pass over one token: one for each MiB of a layer's weights, at most `threads`.
+int threads_for_one(const plan::ModelConfig& model, int threads);
+
 // kept: every weight is in memory. streamed: each pass reads them from the checkpoint (streamed_store.h); the same
 // bits.
 enum class WeightsAre { kept, streamed };

@@ -8,7 +8,9 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/document_tokens.h"
 #include "libtrain/checkpoint/removed.h"
+#include "libtrain/plan/spec/conditions.h"
 #include "libtrain/plan/spec/file_layout.h"
+#include "tools/generate/pairs.h"
 #include "tools/generate/tokenizer_place.h"
 
 #include <algorithm>
@@ -145,6 +147,30 @@ Loaded load(const Options& options, const std::optional<std::string>& prompt) {
     else if (options.context == 0) room = std::min(room, usual_room);
     out.model = std::make_unique<LanguageModel>(reader, compute_threads(options.threads), weights_of(options),
                                                 LanguageModel::Texts{options.prompts ? options.batch : 1, room});
+  });
+}
+
+bool has_encoder(const Options& options) {
+  return checkpoint::looking_again({options.checkpoint}, [&] {
+    const auto folder = find_checkpoint(options.checkpoint);
+    return checkpoint::reading({folder}, [&] { return plan::has_encoder(checkpoint::Reader(folder).state().model); });
+  });
+}
+
+LoadedPairs load_pairs(const Options& options, const std::optional<std::string>& prompt) {
+  return opened<LoadedPairs>(options, [&](checkpoint::Reader& reader, LoadedPairs& out) {
+    const auto config = for_pairs(reader);
+    const auto longest = longest_text(options, config);
+    out.stop_tokens = stop_tokens_for(options.stops, *out.tokenizer);
+    out.first = first_tokens_of(config, *out.tokenizer, options.target_language);
+    auto room = std::min(longest, options.context > 0 ? longest : usual_room);
+    if (!options.prompts) {
+      out.source = options.prompt_ids ? tokens_of_ids(*out.tokenizer, *options.prompt_ids, longest).tokens
+                                      : source_tokens(*out.tokenizer, *prompt, longest);
+      room = std::ssize(out.source);
+    }
+    out.model = std::make_unique<PairModel>(reader, compute_threads(options.threads),
+                                            PairModel::Room{options.prompts ? options.batch : 1, options.beams, room});
   });
 }
 

@@ -5,6 +5,7 @@
 #include "tools/common/program.h"
 #include "tools/generate/answer.h"
 #include "tools/generate/conversation.h"
+#include "tools/generate/pairs.h"
 #include "tools/generate/prompt_list.h"
 #include "tools/generate/utf8.h"
 
@@ -44,12 +45,22 @@ void warn_of_same(const Options& o) {
     base::log_warning("all {} samples are the same text, because the likeliest token is always taken", *o.samples);
 }
 
+void require_no_options_of_pairs(const Options& o) {
+  for (const auto& [name, given] : {std::pair("--beams", o.beams > 1),
+                                    {"--length-penalty", o.length_penalty != 1},
+                                    {"--target-language", !o.target_language.empty()}})
+    if (given)
+      throw base::UsageError(fmt::format("{} is for models with an encoder", name), fmt::format("leave {} out", name));
+}
+
 void generate(const Options& options) {
   require_apart(options);
   warn_of_several("generate", "a whole text of its own");
   warn_of_same(options);
   std::optional<std::string> prompt;
   if (!options.interactive && !options.prompts) prompt = read_prompt(options.prompt, options.prompt_file);
+  if (has_encoder(options)) return write_targets(options, prompt);
+  require_no_options_of_pairs(options);
   auto loaded = load(options, prompt);
   if (!loaded.beginning.reported.empty() && (options.interactive || options.prompts || loaded.prompt.put > 0))
     base::log_info("{}", loaded.beginning.reported);
@@ -128,7 +139,22 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
                "training documents, else the end of a document, unless none came before one (--document-mask on); an "
                "imported model gets what its tokenizer's files say, such as <|begin_of_text|>")
       ->group(text);
-  app.add_option("--temperature", o.sampler.temperature, "divides the logits; 0 takes the likeliest token [1]")
+  app.add_option("--target-language", o.target_language,
+                 "with an encoder: language of the answer, as shard-data --languages named it")
+      ->type_name("TEXT")
+      ->group(text);
+  app.add_option("--beams", o.beams,
+                 "with an encoder: texts that are extended side by side, to find the likeliest one [1]")
+      ->check(in_range(base::Range<std::int64_t>{1, 256}))
+      ->type_name("N,...")
+      ->group(choice);
+  app.add_option("--length-penalty", o.length_penalty,
+                 "compare texts of --beams by log probability / length^X; above 1 prefers long ones [1]")
+      ->check(in_range(base::Range<double>{-10, 10}))
+      ->type_name("X")
+      ->group(choice);
+  app.add_option("--temperature", o.sampler.temperature,
+                 "divides the logits; 0 takes the likeliest token [1; with an encoder 0, unless another option draws]")
       ->check(in_range(base::Range<double>{0, 100}))
       ->type_name("X")
       ->group(choice);
@@ -181,17 +207,20 @@ int main(int argc, char** argv) {
   CLI::App app{"", "generate"};
   tools::describe_program(app,
                           "Continues a text with a trained model. When its context is full, the model forgets all but "
-                          "the newest half of it.",
+                          "the newest half of it. A model with an encoder writes the target of a source.",
                           "  generate --checkpoint run --prompt 'In the beginning' --tokens 200\n"
                           "  generate --checkpoint run/checkpoints/step-00000020 --temperature 0 --tokens 50\n"
                           "  generate --checkpoint run --prompt 'In the' --samples 3 --tokens 20\n"
                           "  printf '\"In the\"\\n\"At the\"\\n' | generate --checkpoint run --prompts - --tokens 20\n"
-                          "  echo 'In the' | generate --checkpoint run --interactive --top-p 0.9 --seed 7 --json\n",
+                          "  echo 'In the' | generate --checkpoint run --interactive --top-p 0.9 --seed 7 --json\n"
+                          "  generate --checkpoint translator --prompt 'a source' --beams 4\n",
                           "train, inspect, shard-data");
   generate::Options o;
   std::string stop_at = "end-of-document";
   generate::add_options(app, o, stop_at);
   return tools::guarded(app, argc, argv, [&] {
+    for (const char* name : {"--temperature", "--top-k", "--top-p", "--seed", "--samples"})
+      o.draws = o.draws || app.count(name) > 0;
     o.stop_at = stop_at == "length" ? generate::StopAt::length : generate::StopAt::end_of_document;
     generate::generate(o);
     return base::ExitCode::done;

@@ -23,6 +23,10 @@ struct Options {
   StopAt stop_at = StopAt::end_of_document;
   std::vector<std::string> stops;  // texts before which a continuation ends
   SamplerSettings sampler;
+  bool draws = false;  // an option is given that only draws have: the temperature, its limits, a seed, samples
+  std::int64_t beams = 1;
+  double length_penalty = 1;
+  std::string target_language;
   int threads = 0;
   bool interactive = false, no_begin = false, json = false, stream_weights = false;
 };

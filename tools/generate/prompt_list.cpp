@@ -2,24 +2,17 @@
 #include "tools/generate/prompt_list.h"
 
 #include "libtrain/base/here_and_now.h"
-#include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
-#include "libtrain/base/text.h"
 #include "tools/generate/answer.h"
+#include "tools/generate/prompt_lines.h"
 #include "tools/generate/shown_text.h"
 #include "tools/generate/utf8.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <map>
-#include <memory>
 
 namespace trainyard::generate {
 
@@ -27,59 +20,20 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using PromptFile = std::unique_ptr<std::FILE, CloseFile>;
-
-PromptFile open_prompts(const std::string& path) {
-  if (path == "-") return {};
-  PromptFile file(std::fopen(path.c_str(), "re"));
-  if (!file)
-    throw base::InputError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)),
-                           "--prompts names a file with a prompt on each line; - is standard input");
-  return file;
-}
-
 struct Prompt {
   ordered_json id;
   std::string text;
   PromptTokens tokens;
 };
 
-Prompt prompt_of(const std::string& line, const std::string& where, const Loaded& loaded) {
-  const auto json = json_of_line(line, where, "{\"prompt\": \"In the beginning\"} or \"In the beginning\"");
-  Prompt out;
-  const auto refuse = [&](const std::string& what) {
-    throw base::InputError(fmt::format("{}: {}", where, what),
-                           "a line is \"TEXT\", {\"prompt\": \"TEXT\"} or {\"ids\": [1, 2, 3]}, each also with \"id\"");
-  };
-  if (json.is_object()) {
-    for (const auto& [key, value] : json.items()) {
-      if (key == "id") out.id = value;
-      else if (key != "prompt" && key != "ids") refuse(fmt::format("the key {} is not known", base::excerpt(key)));
-    }
-  }
-  const auto text = json.is_object() ? json.value("prompt", ordered_json()) : json,
-             ids = json.is_object() ? json.value("ids", ordered_json()) : ordered_json();
-  if (text.is_string() == ids.is_array()) refuse("is no prompt");
+Prompt prompt_of(AskedPrompt asked, const Loaded& loaded) {
+  Prompt out{std::move(asked.id), std::move(asked.text), {}};
   const auto room = loaded.model->room();
   try {
-    if (text.is_string()) {
-      out.text = text.get<std::string>();
-      out.tokens = prompt_tokens(*loaded.tokenizer, out.text, room, loaded.beginning);
-      return out;
-    }
-    std::vector<std::int32_t> numbers;
-    for (const auto& id : ids) {
-      if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::uint64_t{1} << 30)
-        refuse(fmt::format("{} is no token", base::excerpt(id.dump())));
-      numbers.push_back(id.get<std::int32_t>());
-    }
-    out.tokens = tokens_of_ids(*loaded.tokenizer, numbers, room);
+    out.tokens = asked.ids ? tokens_of_ids(*loaded.tokenizer, *asked.ids, room)
+                           : prompt_tokens(*loaded.tokenizer, out.text, room, loaded.beginning);
   } catch (const base::InputError& e) {
-    if (std::string(e.what()).starts_with(where)) throw;
-    throw base::InputError(fmt::format("{}: {}", where, e.what()), e.hint());
+    throw asked.refused(e);
   }
   return out;
 }
@@ -131,8 +85,8 @@ class Slot {
 class PromptList {
  public:
   PromptList(const Options& options, Loaded& loaded)
-      : options_(options), loaded_(loaded), file_(open_prompts(*options.prompts)),
-        name_(*options.prompts == "-" ? "standard input" : *options.prompts), slots_(base::size(options.batch)) {}
+      : options_(options), loaded_(loaded), lines_(*options.prompts, PromptLines::Of::texts),
+        slots_(base::size(options.batch)) {}
 
   void run() {
     require_all();
@@ -145,7 +99,8 @@ class PromptList {
     if (refused_ && shows_progress()) fmt::print(stderr, "\r\033[K");
     if (refused_) throw *refused_;
     if (begun_ == 0 && !output_.gone())
-      throw base::InputError(fmt::format("{}: holds no prompt", name_), "each line is a prompt; generate --help");
+      throw base::InputError(fmt::format("{}: holds no prompt", lines_.name()),
+                             "each line is a prompt; generate --help");
     if (!shows_progress()) return;
     const auto seconds = base::steady_seconds() - start;
     fmt::print(stderr, "\r\033[Kgenerate: {}, {} tokens in {:.2f} s ({:.0f} tokens/s)\n",
@@ -153,7 +108,6 @@ class PromptList {
   }
 
  private:
-  static bool shows_progress() { return isatty(STDERR_FILENO) == 1; }
   void show_progress(double start) const {
     if (shows_progress())
       fmt::print(stderr, "\rgenerate: {} done ({:.0f} tokens/s)\033[K", base::counted(printed_, "prompt"),
@@ -161,22 +115,15 @@ class PromptList {
   }
 
   std::optional<Prompt> next() {
-    while (true) {
-      const auto line = read_line(file_ ? file_.get() : stdin, name_);
-      if (!line) return {};
-      const auto where = fmt::format("{}, line {}", name_, ++line_);
-      if (line->too_long) throw too_long_prompt(where);
-      if (line->text.find_first_not_of(" \t\r") != std::string::npos) return prompt_of(line->text, where, loaded_);
-    }
+    auto asked = lines_.next();
+    return asked ? std::optional(prompt_of(std::move(*asked), loaded_)) : std::nullopt;
   }
 
   // All prompts of a file are there, so a bad one is refused before the first is continued. A pipe is read only once.
   void require_all() {
-    struct stat is {};
-    if (!file_ || ::fstat(::fileno(file_.get()), &is) != 0 || !S_ISREG(is.st_mode)) return;
+    if (!lines_.is_file()) return;
     while (next()) {}
-    std::rewind(file_.get());
-    line_ = 0;
+    lines_.rewind();
   }
 
   // The next prompt. Nothing at the end, or before a bad one: the prompts before it are answered first, so what is
@@ -239,12 +186,11 @@ class PromptList {
 
   const Options& options_;
   Loaded& loaded_;
-  PromptFile file_;
-  std::string name_;
+  PromptLines lines_;
   Output output_;
   std::vector<std::optional<Slot>> slots_;
   std::map<std::int64_t, std::string> done_;  // lines that wait for earlier ones
-  std::int64_t line_ = 0, begun_ = 0, printed_ = 0, made_ = 0;
+  std::int64_t begun_ = 0, printed_ = 0, made_ = 0;
   bool ended_ = false;
   std::optional<base::InputError> refused_;  // why the prompts ended
 };
