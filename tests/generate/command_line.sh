@@ -124,7 +124,24 @@ refused 3 'no such checkpoint' generate --checkpoint missing
 
 # An encoder has nothing to read without a source.
 train --model t5-nano --data data-run --output towers --steps 1 --global-batch 2 --sequence 32 --source-sequence 64 --threads 1 --progress never >/dev/null 2>log || fail "no run: $(cat log)"
-refused 3 'the model of .* has an encoder, and a text alone has no source to read' generate --checkpoint towers --threads 1
+t=(generate --checkpoint towers --threads 1 --tokens 5)
+refused 2 'a model with an encoder reads a source, and none is given' "${t[@]}"
+refused 2 'is for models without an encoder' "${t[@]}" --interactive
+for option in --stream-weights --no-bos; do refused 2 'is for models without an encoder' "${t[@]}" "$option" --prompt a; done
+refused 2 '--beams searches for the likeliest text, and' "${t[@]}" --prompt a --beams 2 --temperature 1
+refused 2 '--length-penalty compares the texts of --beams' "${t[@]}" --prompt a --length-penalty 2
+refused 2 '--stop is not supported with --beams' "${t[@]}" --prompt a --beams 2 --stop b
+refused 3 'tokenizer bytes has no token "<2de>"' "${t[@]}" --prompt a --target-language de
+refused 3 'the prompt has 64 tokens' "${t[@]}" --prompt "$(printf '%064d' 0)"
+refused 2 '--beams is for models with an encoder' "${g[@]}" --beams 2
+printf '"a"\n{"prompt": "bc", "id": "x"}\n{"ids": [100, 256]}\n' >sources.jsonl
+"${t[@]}" --prompts sources.jsonl --batch 2 --beams 2 >many || fail "many sources"
+[ "$(jq -r .id many | tr '\n' ' ')" = '1 x 3 ' ] && [ "$(jq -c .prompt_tokens many | tail -1)" = '[100,256]' ] || fail "answers: $(cat many)"
+[ "$("${t[@]}" --prompt bc --beams 2 --json | jq -c .tokens)" = "$(jq -c .tokens many | sed -n 2p)" ] || fail "a source alone"
+[ "$("${t[@]}" --prompt bc)" = "$("${t[@]}" --prompt bc --temperature 0)" ] || fail "targets are written greedily"
+echo '{"prompt": "bc", "target_language": "de"}' | refused 3 'standard input, line 1: tokenizer bytes has no token' "${t[@]}" --prompts -
+echo '{"prompt": "bc", "language": "de"}' >sources.jsonl
+refused 3 'the key "language" is not known' "${t[@]}" --prompts sources.jsonl
 echo '{"context": "a", "endings": ["b", "c"], "answer": 0}' >questions.jsonl
 refused 3 'the model of .* has an encoder, and a text alone has no source to read' score --checkpoint towers --input questions.jsonl --threads 1
 
