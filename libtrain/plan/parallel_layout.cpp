@@ -129,8 +129,7 @@ std::vector<base::Field> fields_of(ParallelLayout& c) {
                                      {"depth", AccumulationOrder::depth},
                                      {"breadth", AccumulationOrder::breadth}});
   v.is({T::free_on_resume, T::later_in_plans});
-  v("gathered-layers", c.gathered_layers, how,
-    "layers whose weights are gathered at once: the prefetch depth of ZeRO 3", ranges::gathered_layers);
+  v("gathered-layers", c.gathered_layers, how, "layers gathered at once: ZeRO 3's prefetch", ranges::gathered_layers);
   v.formerly("layer-slots");
   v.is({T::evaluation});
   v("optimizer", c.optimizer, "Optimizer", "optimizer: " + base::listed(optimizer_names(), "or"),

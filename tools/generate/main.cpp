@@ -140,7 +140,7 @@ void add_options(CLI::App& app, Options& o, std::string& stop_at) {
                "imported model gets what its tokenizer's files say, such as <|begin_of_text|>")
       ->group(text);
   app.add_option("--target-language", o.target_language,
-                 "with an encoder: language of the answer, as shard-data --languages named it")
+                 "with an encoder: language of the answer, as shard-data --target-language named it")
       ->type_name("TEXT")
       ->group(text);
   app.add_option("--beams", o.beams,

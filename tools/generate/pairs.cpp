@@ -173,7 +173,7 @@ std::vector<std::int32_t> first_tokens_of(const plan::ModelConfig& model, const 
     throw base::InputError(
         fmt::format("tokenizer {} has no token {}, with which targets in the language {} would begin",
                     base::one_line(tokenizer.source()), base::excerpt(name), base::excerpt(language)),
-        "name the language as shard-data --languages did, or the token itself, such as __de__");
+        "name the language as shard-data --target-language did, or the token itself, such as __de__");
   out.push_back(token);
   return out;
 }

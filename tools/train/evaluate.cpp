@@ -4,10 +4,12 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/text.h"
+#include "libtrain/data/translation/scores.h"
 #include "libtrain/engine/evaluate.h"
 #include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/train/metric.h"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -27,6 +29,26 @@ std::string hidden_text(const engine::Evaluation& e) {
   if (restores(e))
     return fmt::format("spans of {:.4g} tokens on average, at a rate of {:.4g}", e.mask_span, e.mask_rate);
   return fmt::format("{}, chosen at a rate of {}", e.mask_words == "on" ? "words" : "tokens", e.mask_rate);
+}
+
+nlohmann::ordered_json to_json(const std::vector<MetricScore>& scores) {
+  nlohmann::ordered_json out;
+  for (const auto& s : scores) {
+    auto& of = out[s.metric] = {{"score", s.score}, {"pairs", s.pairs}, {"signature", s.signature}};
+    for (const auto& l : s.of_languages) of["languages"][l.languages] = {{"score", l.score}, {"pairs", l.pairs}};
+  }
+  return out;
+}
+
+// The lines of scores in the table of an evaluation.
+std::string to_text(const std::vector<MetricScore>& scores) {
+  std::string out;
+  for (const auto& s : scores) {
+    out += fmt::format("{:<16}{:.2f} of {} pairs, {}\n", s.metric, s.score, s.pairs, s.signature);
+    for (const auto& l : s.of_languages)
+      out += fmt::format("  {:<14}{:.2f} of {} pairs\n", base::one_line(l.languages), l.score, l.pairs);
+  }
+  return out;
 }
 
 nlohmann::ordered_json to_json(const engine::Evaluation& e) {
@@ -136,6 +158,11 @@ EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
       ->check(in_range(base::Range<std::int64_t>{0, std::int64_t{1} << 40}))
       ->group("Evaluating")
       ->type_name("N");
+  app.add_option("--metric", metrics_, "bleu, chrf, chrf++ of targets written for pairs")
+      ->check(one_of(data::translation::metric_names()))
+      ->delimiter(',')
+      ->group("Evaluating")
+      ->type_name("NAME,...");
   app.add_flag("--stream-weights", stream_weights_, "read weights layer by layer, and keep none")->group("Evaluating");
   app.add_flag("--json", json_, "print the evaluation as JSON")->group("Evaluating");
 }
@@ -143,10 +170,17 @@ EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
 bool EvaluateFlags::asked() const { return app_.get_option("--evaluate")->count() > 0; }
 
 void EvaluateFlags::check() const {
-  for (const char* mine : {"--evaluate-split", "--evaluate-sequences", "--stream-weights", "--json"})
+  for (const char* mine : {"--evaluate-split", "--evaluate-sequences", "--metric", "--stream-weights", "--json"})
     if (!asked() && app_.get_option(mine)->count() > 0)
       throw base::UsageError(fmt::format("{} is only for --evaluate CHECKPOINT", mine),
                              "add --evaluate CHECKPOINT, or leave it out");
+  if (!metrics_.empty() && stream_weights_)
+    throw base::UsageError("--metric writes targets with weights that are kept in memory",
+                           "leave --stream-weights out");
+  auto metrics = metrics_;
+  std::sort(metrics.begin(), metrics.end());
+  if (const auto twice = std::adjacent_find(metrics.begin(), metrics.end()); twice != metrics.end())
+    throw base::UsageError(fmt::format("--metric names {} twice", *twice), "name each metric once");
   for (const char* other : {"--dry-run", "--memory-report"})
     if (asked() && app_.get_option(other)->count() > 0)
       throw base::UsageError(fmt::format("{} is for training: it does not go with --evaluate", other), "leave it out");
@@ -183,10 +217,25 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
     if (done == all) first = 0, begun = base::steady_seconds();  // another set may follow
   };
   bool is_first = true;
-  engine::evaluate_sets(c, world, watch, [&](const engine::Evaluation& result) {
-    print(json_ ? to_json(result).dump() + "\n" : (is_first ? "" : "\n") + to_text(result));
+  const auto show = [&](const engine::Evaluation& result, const std::vector<MetricScore>& scores) {
+    auto json = to_json(result);
+    if (!scores.empty()) json["metrics"] = to_json(scores);
+    print(json_ ? json.dump() + "\n" : (is_first ? "" : "\n") + to_text(result) + to_text(scores));
     is_first = false;
-  });
+  };
+  if (metrics_.empty()) {
+    engine::evaluate_sets(c, world, watch, [&](const engine::Evaluation& result) { show(result, {}); });
+    return base::ExitCode::done;
+  }
+  // All losses first, because only they are watched: ranks that end their pairs early wait for the others.
+  for (const auto& result : engine::evaluate_sets(c, world, watch)) {
+    const auto scores =
+        metric_scores(result, config, metrics_, sequences_, world, [&](std::int64_t done, std::int64_t all) {
+          progress->show(fmt::format("pair {}/{}", done, all),
+                         done == all ? Progress::Update::last : Progress::Update::passing);
+        });
+    if (world.rank == 0) show(result, scores);
+  }
   return base::ExitCode::done;
 }
 

@@ -1,4 +1,4 @@
-// train --evaluate: the loss of a checkpoint on a shard set, as a table or JSON.
+// train --evaluate: the loss of a checkpoint on a shard set, as a table or JSON, and scores of targets that it writes.
 #pragma once
 
 #include "libtrain/base/fields.h"
@@ -29,6 +29,7 @@ class EvaluateFlags {
   const CLI::App& app_;
   std::string checkpoint_, split_ = "validation";
   std::int64_t sequences_ = 0;
+  std::vector<std::string> metrics_;
   bool json_ = false, stream_weights_ = false;
 };
 
