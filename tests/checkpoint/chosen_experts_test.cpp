@@ -387,19 +387,23 @@ TEST(KeptExperts, OfAnotherUseAreAnotherPurpose) {
   Scratch scratch;
   const auto a = save_times(scratch.path + "/a", state(both_towers(), DType::f32, 5), 1);
   const auto source = whole(a);
-  const auto keep = [&](std::vector<std::int64_t> choices, const std::string& to) {
+  const auto keep = [&](std::vector<std::int64_t> choices, bool interrupted) {
     const auto chosen = checkpoint::most_used_experts(source, 2, use_of({{1, choices}, {3, choices}}), "use.json");
     checkpoint::NewLayout two;
     two.data = 2;
-    int calls = 0;
     checkpoint::ReshardOptions o;
     o.watch = [&](std::int64_t done, std::int64_t all) {
-      if (to.empty() && done == all && ++calls == 1) throw std::runtime_error("stopped");
+      if (interrupted && done == all) throw std::runtime_error("stopped");
     };
-    return checkpoint::take_experts({&source}, chosen, scratch.path + "/to", two, o).kept;
+    const auto to = scratch.path + "/to";
+    const auto kept = checkpoint::take_experts({&source}, chosen, to, two, o).kept;
+    fs::remove_all(to);
+    return kept;
   };
-  EXPECT_THROW(keep({9, 9, 0, 0, 0, 0}, ""), std::runtime_error);
-  EXPECT_EQ(keep({0, 9, 9, 0, 0, 0}, "made"), 0);
+  EXPECT_THROW(keep({9, 9, 0, 0, 0, 0}, true), std::runtime_error);
+  EXPECT_EQ(keep({9, 9, 0, 0, 0, 0}, false), 2);
+  EXPECT_THROW(keep({9, 9, 0, 0, 0, 0}, true), std::runtime_error);
+  EXPECT_EQ(keep({0, 9, 9, 0, 0, 0}, false), 0);
 }
 
 }  // namespace chosen_experts_test
