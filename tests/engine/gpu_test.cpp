@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include <string>
 
 namespace trainyard {
@@ -94,6 +96,7 @@ TEST(Gpu, EvaluationsCountTheChoicesOfExperts) {
   };
   const auto expected = counted("cpu", {1});
   ASSERT_EQ(expected.size(), 2u);
+  for (const auto& layer : expected) EXPECT_GE(std::accumulate(layer.begin(), layer.end(), std::int64_t{0}), 9 * 8);
   ParallelLayout tensor{2};
   tensor.tensor = 2;
   for (const auto& layout : {ParallelLayout{1}, ParallelLayout{2, 3}, tensor}) {
