@@ -111,6 +111,17 @@ Rows all_of(int first, int second) {
   return rows;
 }
 
+// The elements that are read for a result: those of shared weights in each source.
+std::int64_t elements_of(const std::string& path, std::int64_t sources) {
+  const auto reader = whole(path);
+  std::int64_t elements = 0;
+  for (const auto& p : reader.manifest().parameters) {
+    const bool of_one = p.name.find(".experts.") != std::string::npos || p.name.find(".gate.") != std::string::npos;
+    elements += of_one ? p.count : sources * p.count;
+  }
+  return elements;
+}
+
 checkpoint::NewLayout layout_of(const DealtOut& grid) {
   checkpoint::NewLayout layout;
   layout.data = grid.data, layout.tensor = 1, layout.pipeline = grid.pipe, layout.experts = grid.experts;
@@ -160,6 +171,7 @@ TEST(JoinedExperts, AreThoseOfAllSourcesOnEveryLayout) {
     const auto to = fmt::format("{}/joined-{}", scratch.path, n++);
     const auto result = join({a, b}, to, layout_of(grid));
     EXPECT_EQ(result.ranks, grid.data * grid.pipe);
+    EXPECT_EQ(result.bytes_read, 4 * elements_of(to, 2)) << "each weight once, and what is averaged of both";
     auto reader = whole(to);
     const auto& s = reader.state();
     EXPECT_EQ(s.model.experts.count, (std::vector<std::int64_t>{9, 16})) << grid.text();
@@ -303,7 +315,8 @@ TEST(KeptExperts, AreThoseThatWereUsedMost) {
     const auto to = fmt::format("{}/kept-{}", scratch.path, n++);
     checkpoint::ReshardOptions o;
     o.threads = 3;
-    checkpoint::take_experts({&source}, chosen, to, layout_of(grid), o);
+    const auto result = checkpoint::take_experts({&source}, chosen, to, layout_of(grid), o);
+    EXPECT_EQ(result.bytes_read, 4 * elements_of(to, 1)) << "of the kept experts alone";
     auto reader = whole(to);
     reader.verify_all();
     EXPECT_EQ(reader.state().contents, checkpoint::Contents::model);
