@@ -189,7 +189,7 @@ def main():
             final[kind, seed] = work.losses(name, data)
     print("| run | seed | translation | texts | largest share dropped in a layer |\n|---|---|---|---|---|")
     for (kind, seed), found in final.items():
-        print(f"| {kind} | {seed} | {found['translation']:.3f} | {found['texts']:.3f} | {', '.join(f'{100 * x:.0f} %' for x in found['dropped']) or '-'} |")
+        print(f"| {kind} | {seed} | {found['translation']:.3f} | {number(found['texts'])} | {', '.join(f'{100 * x:.0f} %' for x in found['dropped']) or '-'} |")
     print()
     for one, other, which in (("dense", "mixture", "all"), ("dense", "mixture", "pairs"), ("dense translation", "translation", "pairs")):
         for seed in seeds:
