@@ -11,8 +11,8 @@ The models have 6 + 3 layers, 64 wide, with feed-forward parts of 256. The mixtu
 evaluations, and Gumbel noise. So a token meets the same multiplications in both, but for the gate. Rows are 64 + 64 tokens, 16 a step; translation and infilling take turns by steps.
 
     dense, mixture   both tasks, as many steps
-    translation      the mixture, pairs alone, as many steps (so twice the pairs)
-    as many pairs    the same with half the steps
+    translation, dense translation     pairs alone, as many steps (so twice the pairs)
+    as many pairs    the mixture, pairs alone, half the steps
 
 Every run has its own seed of initial values and order, 100 steps of warm-up, a cosine to zero, and label smoothing 0.1 in training. Losses are means over the targets of the whole
 validation split, without smoothing. "steps to" interpolates between validations, which read 128 rows a set. One thread.
@@ -31,9 +31,10 @@ KINDS = {  # model, data, share of the steps
     "dense": ("dense", BOTH, 1),
     "mixture": ("mixture", BOTH, 1),
     "translation": ("mixture", "pairs", 1),
+    "dense translation": ("dense", "pairs", 1),
     "as many pairs": ("mixture", "pairs", 0.5),
 }
-COLOURS = {"dense": "#555555", "mixture": "#c0392b", "translation": "#2471a3", "as many pairs": "#7fb3d5"}
+COLOURS = {"dense": "#555555", "mixture": "#c0392b", "translation": "#2471a3", "dense translation": "#999999", "as many pairs": "#7fb3d5"}
 
 
 class Work:
@@ -188,13 +189,13 @@ def main():
             final[kind, seed] = work.losses(name, data)
     print("| run | seed | translation | texts | largest share dropped in a layer |\n|---|---|---|---|---|")
     for (kind, seed), found in final.items():
-        print(f"| {kind} | {seed} | {found['translation']:.3f} | {found['texts']:.3f} | {', '.join(f'{100 * x:.0f} %' for x in found['dropped']) or '-'} |")
+        print(f"| {kind} | {seed} | {found['translation']:.3f} | {number(found['texts'])} | {', '.join(f'{100 * x:.0f} %' for x in found['dropped']) or '-'} |")
     print()
-    for which in ("all", "pairs"):
+    for one, other, which in (("dense", "mixture", "all"), ("dense", "mixture", "pairs"), ("dense translation", "translation", "pairs")):
         for seed in seeds:
-            dense, mixture = curve(lines["dense", seed], which), curve(lines["mixture", seed], which)
+            dense, mixture = curve(lines[one, seed], which), curve(lines[other, seed], which)
             reached = steps_to(mixture, dense[-1][1])
-            print(f"seed {seed}, {which}: dense ends at {dense[-1][1]:.3f} after {dense[-1][0]} steps; the mixture " +
+            print(f"{other}, seed {seed}, loss of {which}: dense ends at {dense[-1][1]:.3f} after {dense[-1][0]} steps; the mixture " +
                   (f"is there after {reached:.0f}, {dense[-1][0] / reached:.2f} times sooner" if reached else "never gets there") + f", and ends at {mixture[-1][1]:.3f}")
     for other in ("translation", "as many pairs"):
         gains = [final[other, s]["translation"] - final["mixture", s]["translation"] for s in seeds]

@@ -247,7 +247,7 @@ ChosenExperts most_used_experts(const Reader& source, std::int64_t count, const 
   if (use.step != source.state().step)
     throw base::InputError(fmt::format("{}: the use of experts at step {}, and {} is of step {}", where, use.step,
                                        source.path(), source.state().step),
-                           "evaluate this checkpoint: train --evaluate CHECKPOINT --json > FILE");
+                           base::text("evaluate this checkpoint: train $evaluate CHECKPOINT $json > FILE"));
   ChosenExperts chosen{"keep experts", model, {}};
   for (const auto& layer : use.layers) {
     std::vector<std::int64_t> order(layer.choices.size());

@@ -111,6 +111,17 @@ Rows all_of(int first, int second) {
   return rows;
 }
 
+// The elements that are read for a result: those of shared weights in each source.
+std::int64_t elements_of(const std::string& path, std::int64_t sources) {
+  const auto reader = whole(path);
+  std::int64_t elements = 0;
+  for (const auto& p : reader.manifest().parameters) {
+    const bool of_one = p.name.find(".experts.") != std::string::npos || p.name.find(".gate.") != std::string::npos;
+    elements += of_one ? p.count : sources * p.count;
+  }
+  return elements;
+}
+
 checkpoint::NewLayout layout_of(const DealtOut& grid) {
   checkpoint::NewLayout layout;
   layout.data = grid.data, layout.tensor = 1, layout.pipeline = grid.pipe, layout.experts = grid.experts;
@@ -160,6 +171,7 @@ TEST(JoinedExperts, AreThoseOfAllSourcesOnEveryLayout) {
     const auto to = fmt::format("{}/joined-{}", scratch.path, n++);
     const auto result = join({a, b}, to, layout_of(grid));
     EXPECT_EQ(result.ranks, grid.data * grid.pipe);
+    EXPECT_EQ(result.bytes_read, 4 * elements_of(to, 2)) << "each weight once, and what is averaged of both";
     auto reader = whole(to);
     const auto& s = reader.state();
     EXPECT_EQ(s.model.experts.count, (std::vector<std::int64_t>{9, 16})) << grid.text();
@@ -303,7 +315,8 @@ TEST(KeptExperts, AreThoseThatWereUsedMost) {
     const auto to = fmt::format("{}/kept-{}", scratch.path, n++);
     checkpoint::ReshardOptions o;
     o.threads = 3;
-    checkpoint::take_experts({&source}, chosen, to, layout_of(grid), o);
+    const auto result = checkpoint::take_experts({&source}, chosen, to, layout_of(grid), o);
+    EXPECT_EQ(result.bytes_read, 4 * elements_of(to, 1)) << "of the kept experts alone";
     auto reader = whole(to);
     reader.verify_all();
     EXPECT_EQ(reader.state().contents, checkpoint::Contents::model);
@@ -387,19 +400,23 @@ TEST(KeptExperts, OfAnotherUseAreAnotherPurpose) {
   Scratch scratch;
   const auto a = save_times(scratch.path + "/a", state(both_towers(), DType::f32, 5), 1);
   const auto source = whole(a);
-  const auto keep = [&](std::vector<std::int64_t> choices, const std::string& to) {
+  const auto keep = [&](std::vector<std::int64_t> choices, bool interrupted) {
     const auto chosen = checkpoint::most_used_experts(source, 2, use_of({{1, choices}, {3, choices}}), "use.json");
     checkpoint::NewLayout two;
     two.data = 2;
-    int calls = 0;
     checkpoint::ReshardOptions o;
     o.watch = [&](std::int64_t done, std::int64_t all) {
-      if (to.empty() && done == all && ++calls == 1) throw std::runtime_error("stopped");
+      if (interrupted && done == all) throw std::runtime_error("stopped");
     };
-    return checkpoint::take_experts({&source}, chosen, scratch.path + "/to", two, o).kept;
+    const auto to = scratch.path + "/to";
+    const auto kept = checkpoint::take_experts({&source}, chosen, to, two, o).kept;
+    fs::remove_all(to);
+    return kept;
   };
-  EXPECT_THROW(keep({9, 9, 0, 0, 0, 0}, ""), std::runtime_error);
-  EXPECT_EQ(keep({0, 9, 9, 0, 0, 0}, "made"), 0);
+  EXPECT_THROW(keep({9, 9, 0, 0, 0, 0}, true), std::runtime_error);
+  EXPECT_EQ(keep({9, 9, 0, 0, 0, 0}, false), 2);
+  EXPECT_THROW(keep({9, 9, 0, 0, 0, 0}, true), std::runtime_error);
+  EXPECT_EQ(keep({0, 9, 9, 0, 0, 0}, false), 0);
 }
 
 }  // namespace chosen_experts_test

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 
 using namespace trainyard;
 using trainyard::testing::ParallelLayout;
@@ -34,7 +35,8 @@ engine::Evaluation evaluate(engine::EvaluateConfig c, const ParallelLayout& layo
   c.run.dtype = dtype, c.run.device = "cpu", c.run.hang_timeout = 120;
   std::vector<engine::Evaluation> found(static_cast<std::size_t>(layout.ranks));
   comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline),
+    auto w = engine::make_world("threads", rank,
+                                plan::replicas_of(layout.ranks, layout.tensor, layout.pipeline, layout.experts),
                                 world.factory(rank));
     found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, rank == 0 ? watch : nullptr);
   });
@@ -226,4 +228,47 @@ TEST(Evaluate, AllRanksRefuseAlike) {
   bytes[static_cast<std::size_t>(payload.offset + payload.bytes - 4)] ^= 1;
   base::write_file(file, bytes);
   refused("rank-00001.h5");
+}
+
+// With two experts a step's metrics have the choices of both. Steps that change no weight read each window once, and an
+// evaluation of the same windows counts as many choices, on every layout, also where ranks repeat a micro-batch.
+TEST(Evaluate, CountsTheChoicesOfExperts) {
+  SmallRun runs;
+  auto c = runs.config("experts");
+  c.model = runs.model("two-experts",
+                       "layers = 3\nhidden = 32\nheads = 4\nffn = 64\ncontext = 32\n[experts]\ncount = 2\n"
+                       "dense-layers = 1\n");
+  c.micro_batch = 2, c.global_batch = 8, c.steps = 29, c.learning_rate = 1e-30;
+  runs.run(c, {2, 1});
+  std::vector<std::vector<std::int64_t>> counted(2, std::vector<std::int64_t>(2));
+  for (const auto& line : SmallRun::metrics(c))
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto& layer = line["experts"]["layers"][i];
+      const std::int64_t choices = layer["kept"].get<std::int64_t>() + layer["dropped"].get<std::int64_t>(),
+                         most = std::llround(layer["fullest"].get<double>() * static_cast<double>(choices) / 2),
+                         first = layer["fullest_expert"].get<std::int64_t>();
+      counted[i][static_cast<std::size_t>(first)] += most;
+      counted[i][static_cast<std::size_t>(1 - first)] += choices - most;
+    }
+  engine::EvaluateConfig e;
+  e.checkpoint = c.output, e.split = "train";
+  ParallelLayout tensor{2}, stages{4}, dealt{2, 1};
+  tensor.tensor = 2, stages.pipeline = 2, dealt.experts = 2;
+  for (const auto& layout : {ParallelLayout{1}, ParallelLayout{2, 3}, ParallelLayout{5, 1}, tensor, stages, dealt}) {
+    const auto found = evaluate(e, layout);
+    EXPECT_EQ(found.sequences, 8 * 29) << name_of(layout);
+    ASSERT_TRUE(found.gates) << name_of(layout);
+    ASSERT_EQ(found.gates->layers.size(), 2u) << name_of(layout);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(found.gates->layers[i].layer, static_cast<std::int64_t>(i) + 1) << name_of(layout);
+      EXPECT_EQ(found.gates->layers[i].choices, counted[i]) << name_of(layout);
+    }
+  }
+  e.sequences = 3;  // the second micro-batch is filled up with one more
+  EXPECT_EQ(evaluate(e, {3}).gates->layers[0].choices, evaluate(e, {1}).gates->layers[0].choices);
+  e.checkpoint = (runs.folder() / "dense").string();
+  auto dense = runs.config("dense");
+  dense.steps = 1;
+  runs.run(dense, {1});
+  EXPECT_FALSE(evaluate(e, {1}).gates);
 }

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 
 namespace trainyard {
@@ -69,6 +70,42 @@ TEST(Gpu, StreamedWeightsAreThoseThatAreKept) {
       EXPECT_EQ(streamed.measured[base::MemoryCategory::save_snapshot],
                 streamed.measured[base::MemoryCategory::gathered_weights]);
     }
+}
+
+// The choices of experts are counted on the device, by tensor-parallel ranks once. Rounding may move a choice.
+TEST(Gpu, EvaluationsCountTheChoicesOfExperts) {
+  SmallRun runs;
+  const auto model =
+      runs.model("gpu-experts", "layers = 2\nhidden = 16\nheads = 2\nffn = 32\ncontext = 8\n[experts]\ncount = 4\n");
+  const auto c = tiny(runs, "counted", model);
+  runs.run(c, {1});
+  const auto counted = [&](const char* device, const ParallelLayout& layout) {
+    engine::EvaluateConfig e;
+    e.checkpoint = c.output, e.sequences = 9;
+    SmallRun::apply(layout, e.run);
+    e.run.dtype = base::DType::f32, e.run.device = device, e.run.hang_timeout = 120;
+    std::vector<std::vector<std::int64_t>> found;
+    comm::run_ranks(layout.ranks, [&](int rank, comm::ThreadsWorld& world) {
+      auto w = engine::make_world("threads", rank, plan::replicas_of(layout.ranks, layout.tensor), world.factory(rank));
+      const auto evaluation = engine::evaluate(e, w, {});
+      if (rank > 0) return;
+      for (const auto& layer : evaluation.gates->layers) found.push_back(layer.choices);
+    });
+    return found;
+  };
+  const auto expected = counted("cpu", {1});
+  ASSERT_EQ(expected.size(), 2u);
+  for (const auto& layer : expected) EXPECT_GE(std::accumulate(layer.begin(), layer.end(), std::int64_t{0}), 9 * 8);
+  ParallelLayout tensor{2};
+  tensor.tensor = 2;
+  for (const auto& layout : {ParallelLayout{1}, ParallelLayout{2, 3}, tensor}) {
+    const auto found = counted("cuda", layout);
+    ASSERT_EQ(found.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i)
+      for (std::size_t expert = 0; expert < 4; ++expert)
+        EXPECT_NEAR(static_cast<double>(found[i][expert]), static_cast<double>(expected[i][expert]), 2)
+            << layout.ranks << " ranks, layer " << i << ", expert " << expert;
+  }
 }
 
 TEST(Gpu, LossesAreThoseOfTheCpu) {

@@ -46,7 +46,7 @@ constexpr const char* examples =
     "  reshard-checkpoint --ema run2 smooth\n"
     "  reshard-checkpoint --merge adapted merged\n"
     "  reshard-checkpoint --join-experts moe dealt-out joined\n"
-    "  reshard-checkpoint --keep-experts 3 --expert-use use.json moe smaller\n"
+    "  reshard-checkpoint --keep-experts 2 --expert-use <(train --evaluate moe --json) moe smaller\n"
     "  reshard-checkpoint --verify mean\n";
 
 struct Settings {
