@@ -17,8 +17,8 @@ evaluations, and Gumbel noise. So a token meets the same multiplications in both
 Every run has its own seed of initial values and order, 100 steps of warm-up, a cosine to zero, and label smoothing 0.1 in training. Losses are means over the targets of the whole
 validation split, without smoothing. "steps to" interpolates between validations, which read 128 rows a set. One thread.
 
-Then experts: the mixtures of two seeds joined; two branches of one mixture, each trained on one half of the directions for an eighth of the steps, joined; the 4 and 2 most used experts of
-one mixture, and the 4 least used; each also after an eighth of the steps more (learning rate 1e-3).
+Then experts: the mixtures of two seeds joined; two branches of one mixture, each trained on one half of the directions for an eighth of the steps, joined; 4 experts and 1 expert of each
+mixture, the most and the least used. Some also after an eighth of the steps more (learning rate 1e-3).
 """
 import argparse, json, os, statistics, subprocess, sys
 
@@ -155,14 +155,17 @@ def experts(work, eighth):
         out[name] = work.losses(name)
     out["branches joined"] = work.reshard("joined-branches", "--join-experts", "branch-into", "branch-english")
     with_more("branches joined", "joined-branches")
-    use = json.loads(out["seed 1"]["use"])
-    with open("use.json", "w") as file: json.dump(use, file)
-    for layer in use["experts"]: layer["choices"] = [max(layer["choices"]) - n for n in layer["choices"]]
-    with open("least.json", "w") as file: json.dump(use, file)
-    for count, which, file in ((4, "most", "use.json"), (2, "most", "use.json"), (4, "least", "least.json")):
-        folder = f"kept-{count}-{which}"
-        out[f"the {count} {which} used of 8"] = work.reshard(folder, "--keep-experts", count, "--expert-use", file, one)
-        with_more(f"the {count} {which} used of 8", folder)
+    for seed in range(1, work.a.seeds + 1):
+        source = f"mixture-{seed}"
+        out[f"seed {seed}"] = work.losses(source)
+        use = json.loads(out[f"seed {seed}"]["use"])
+        with open("use-most.json", "w") as file: json.dump(use, file)
+        for layer in use["experts"]: layer["choices"] = [max(layer["choices"]) - n for n in layer["choices"]]
+        with open("use-least.json", "w") as file: json.dump(use, file)
+        for count in (4, 1):
+            for which in ("most", "least"):
+                out[f"seed {seed}, the {count} {which} used of 8"] = work.reshard(f"kept-{seed}-{count}-{which}", "--keep-experts", count, "--expert-use", f"use-{which}.json", source)
+    with_more("seed 1, the 4 most used of 8", "kept-1-4-most")
     return out
 
 
