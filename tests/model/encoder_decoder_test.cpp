@@ -151,7 +151,7 @@ TEST(EncoderDecoder, SegmentsSeeTheirOwnSource) {
   EXPECT_EQ(logits_at(*before, 12), logits_at(*after, 12));
 }
 
-// Logits of a target's tokens in one pass, and token after token with the decoder's keys and values in a cache.
+// Logits of a target's tokens in one pass, and token after token with keys and values in caches.
 TEST(EncoderDecoder, CachedKeysGiveTheSameLogits) {
   if (on_gpu()) return;  // caches are read on the host
   for (const auto& m : {with_encoder(small_llama()), small_relative()}) {
@@ -161,8 +161,11 @@ TEST(EncoderDecoder, CachedKeysGiveTheSameLogits) {
     PlainStore store(m, DType::f32, 3);
     stir(store);
     Runner runner(m, {{.batch = 1, .sequence = target_length}, {.threads = 2}, source_length});
-    tensor::Arena memory(tensor::Category::workspace, model::KvCache::bytes(m, DType::f32), test_device());
+    const auto bytes = model::KvCache::bytes(m, DType::f32) + model::SourceCache::bytes(m, DType::f32, source_length);
+    tensor::Arena memory(tensor::Category::workspace, bytes, test_device());
     model::KvCache cache(m, DType::f32, memory);
+    model::SourceCache of_source(m, DType::f32, source_length, memory);
+    cache.source = &of_source;
     auto* past = &cache;
     const auto logits_of = [&](std::int64_t first, std::int64_t count, bool cached) {
       Batch batch({{target.begin() + first, target.begin() + first + count + 1}}, false);

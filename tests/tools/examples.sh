@@ -24,6 +24,9 @@ ran=()
 for program in shard-data partition-model train inspect generate score profile-comm reshard-checkpoint convert-checkpoint; do
   mapfile -t examples < <("$program" --help | sed -n '/^Examples:/,/^$/p' | sed -e ':a' -e '/\\$/{N;s/ *\\\n */ /;ta' -e '}' | sed -n 's/^  //p')
   [ ${#examples[@]} -ge 2 ] || fail "$program --help has ${#examples[@]} examples"
+  if [ "$program" = generate ]; then  # one of its examples has a model with an encoder
+    train --model t5-nano --data data --output translator --steps 2 --global-batch 8 --sequence 32 --source-sequence 48 >out 2>err || fail "no translator"
+  fi
   for example in "${examples[@]}"; do
     [[ ! " ${ran[*]-} " == *" <$example> "* ]] || continue   # train's first line is the example of shard-data
     ran+=("<$example>")

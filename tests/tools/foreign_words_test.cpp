@@ -230,12 +230,12 @@ TEST(ForeignWords, ProgramsThatDoNotTrainAnswerForThemselves) {
   };
   const std::vector<Program> programs = {
       {{"checkpoint", "prompt", "batch", "context", "top-k", "top-p", "temperature", "tokens", "stop-at", "no-bos",
-        "samples", "json", "stream-weights", "threads"},
+        "samples", "json", "stream-weights", "threads", "beams", "length-penalty", "target-language"},
        {{"--eos", "here it is --stop-at: "},
         {"--chat", "no chat template is applied"},
         {"--chat-template", "no chat template is applied"},
         {"--repetition-penalty", "there are no penalties"},
-        {"--num-beams", "there is no beam search"},
+        {"--num-beams", "here it is --beams"},
         {"--max-new-tokens", "here it is --tokens"},
         {"--max-length", "here it is --tokens"},
         {"--min-p", "here it is --top-p: there is this and --top-k"},

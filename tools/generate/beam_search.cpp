@@ -34,17 +34,14 @@ std::vector<BeamSearch::Extension> BeamSearch::likeliest(std::span<const std::sp
     }
     for (const float x : of) sum += std::exp(static_cast<double>(x) - top);
     const double normalizer = top + std::log(sum);
-    std::vector<Extension> mine;
     for (std::int32_t token = 0; token < settings_.vocabulary; ++token) {
       const double log_probability = static_cast<double>(base::at(of, token)) - normalizer;
-      mine.push_back({base::at(running_, text).sum + log_probability, text, token, log_probability});
+      const Extension extension{base::at(running_, text).sum + log_probability, text, token, log_probability};
+      if (best.size() == most && !better(extension, best.back())) continue;
+      best.insert(std::upper_bound(best.begin(), best.end(), extension, better), extension);
+      if (best.size() > most) best.pop_back();
     }
-    const auto kept = std::min(most, mine.size());
-    std::partial_sort(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(kept), mine.end(), better);
-    best.insert(best.end(), mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(kept));
   }
-  std::sort(best.begin(), best.end(), better);
-  best.resize(std::min(most, best.size()));
   return best;
 }
 

@@ -45,7 +45,7 @@ constexpr const char* examples =
     "  reshard-checkpoint --average whole eight mean --json\n"
     "  reshard-checkpoint --ema run2 smooth\n"
     "  reshard-checkpoint --merge adapted merged\n"
-    "  reshard-checkpoint --join-experts moe dealt-out joined\n"
+    "  reshard-checkpoint --join-experts moe dealt-out put-together\n"
     "  reshard-checkpoint --keep-experts 2 --expert-use <(train --evaluate moe --json) moe smaller\n"
     "  reshard-checkpoint --verify mean\n";
 
