@@ -48,6 +48,10 @@ shard-data --pairs a.en:a.de --source-language en --target-language de --pairs b
 [ "$(jq -c '[.metrics.chrf.score, .metrics.chrf.pairs]' dutch)" = "$(jq -c '.metrics.chrf.languages["en-nl"] | [.score, .pairs]' languages)" ] || fail "a language alone: $(cat dutch)"
 
 shard-data --input target --split lines --validation 0 --output texts >/dev/null 2>&1
+train --model two.toml --data pairs:1,texts:1 --output tasks --steps 2 --global-batch 8 --micro-batch 8 --sequence 64 \
+  --source-sequence 48 --threads 1 --progress never >/dev/null 2>log || fail "no tasks: $(cat log)"
+train --evaluate tasks --evaluate-split train --threads 1 --progress never --metric chrf --json >tasks.json 2>log || fail "tasks: $(cat log)"
+[ "$(jq -sc 'map([.objective, .metrics.chrf.pairs])' tasks.json)" = '[["pairs",60],["spans",null]]' ] || fail "tasks: $(cat tasks.json)"
 train --model two.toml --data texts --output spans --steps 2 --global-batch 8 --micro-batch 8 --sequence 16 --source-sequence 32 --threads 1 --progress never >/dev/null 2>log || fail "no spans: $(cat log)"
 refused 2 '--metric is for sets of pairs, and texts is none' train --evaluate spans --evaluate-split train --threads 1 --progress never --metric bleu
 refused 2 '--metric names bleu twice' "${evaluate[@]}" --metric bleu,bleu

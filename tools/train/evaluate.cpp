@@ -23,6 +23,7 @@ namespace trainyard::tools {
 namespace {
 
 bool is_masked(const engine::Evaluation& e) { return e.objective == "masked"; }
+bool has_pairs(const engine::Evaluation& e) { return e.objective == "pairs"; }
 bool restores(const engine::Evaluation& e) { return e.mask_span > 0; }
 
 std::string hidden_text(const engine::Evaluation& e) {
@@ -228,12 +229,15 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
     return base::ExitCode::done;
   }
   // All losses first, because only they are watched: ranks that end their pairs early wait for the others.
-  for (const auto& result : engine::evaluate_sets(c, world, watch)) {
-    const auto scores =
-        metric_scores(result, config, metrics_, sequences_, world, [&](std::int64_t done, std::int64_t all) {
-          progress->show(fmt::format("pair {}/{}", done, all),
-                         done == all ? Progress::Update::last : Progress::Update::passing);
-        });
+  const auto results = engine::evaluate_sets(c, world, watch);
+  const bool any = std::any_of(results.begin(), results.end(), has_pairs);
+  for (const auto& result : results) {
+    std::vector<MetricScore> scores;
+    if (has_pairs(result) || !any)  // without any, this refuses
+      scores = metric_scores(result, config, metrics_, sequences_, world, [&](std::int64_t done, std::int64_t all) {
+        progress->show(fmt::format("pair {}/{}", done, all),
+                       done == all ? Progress::Update::last : Progress::Update::passing);
+      });
     if (world.rank == 0) show(result, scores);
   }
   return base::ExitCode::done;
